@@ -1,0 +1,42 @@
+# Everything from a fresh machine with Python 3.11+ and make. `make test` and `make demo` set up what they need.
+PYTHON ?= python3
+VENV ?= .venv
+SIZES ?= 10000 100000
+DATA ?=
+
+ifeq ($(OS),Windows_NT)
+BIN := $(VENV)/Scripts
+else
+BIN := $(VENV)/bin
+endif
+STAMP := $(VENV)/.ready
+
+.PHONY: setup demo test lint bench docs clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'velesdb-memory needs Python 3.11 or newer')"
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	$(BIN)/python -c "import pathlib; pathlib.Path('$(STAMP)').touch()"
+
+demo: setup
+	$(BIN)/velesdb-memory demo
+
+test: setup
+	$(BIN)/python -m pytest -n 2
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+bench: setup
+	$(BIN)/python benchmarks/speed.py $(SIZES)
+	$(if $(DATA),$(BIN)/python benchmarks/retrieval.py $(DATA))
+
+docs: setup
+	$(BIN)/python docs/generate.py
+
+clean:
+	$(PYTHON) -c "import shutil; shutil.rmtree('$(VENV)', ignore_errors=True)"

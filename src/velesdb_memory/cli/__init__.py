@@ -1,0 +1,1 @@
+"""The command line. Each command decodes, calls the service, and prints."""

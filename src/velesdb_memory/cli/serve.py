@@ -1,0 +1,73 @@
+"""The server on standard input and output, and the service behind every command."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+from ..config import Settings
+
+if TYPE_CHECKING:
+    from ..service import MemoryService
+
+
+def open_service(settings: Settings, *, reads_passages: bool = False) -> MemoryService:
+    """The service that the settings describe; with its extractor only where passages are read.
+
+    Raises InvalidArgument for settings that do not fit together, and what opening a store raises.
+    """
+    from ..config import make_embedder, make_extractor
+    from ..service import MemoryService
+    from ..store.sqlite import SqliteStore
+
+    extractor = make_extractor(settings) if reads_passages else None
+    store = SqliteStore(settings.path, synchronous=settings.synchronous)
+    return MemoryService.with_store(
+        store,
+        make_embedder(settings),
+        extractor=extractor,
+        autograph=reads_passages and settings.autograph,
+    )
+
+
+def check_extractor(settings: Settings) -> None:
+    """Refuse settings that name no usable extractor, before anything is served; nothing is contacted."""
+    if settings.extractor or settings.autograph:
+        from ..config import PREFIX, make_extractor
+        from ..errors import InvalidArgument
+
+        if make_extractor(settings) is None and settings.autograph:
+            raise InvalidArgument(
+                f"{PREFIX}AUTOGRAPH is 1 but no extractor is set: set {PREFIX}EXTRACTOR too", field=PREFIX + "EXTRACTOR"
+            )
+
+
+def run(settings: Settings) -> int:
+    """Serve until the client leaves; the exit code."""
+    from ..server.stdio import serve_stdio
+
+    check_extractor(settings)
+    if not settings.quiet:
+        print(f"velesdb-memory: serving {settings.path} on stdio", file=sys.stderr)
+        if settings.embedder == "hash":
+            print("velesdb-memory: the hash embedder matches words and their forms, not meanings", file=sys.stderr)
+        if settings.autograph and settings.extractor in ("ollama", "openai"):
+            # a slow or absent model must not keep the client waiting
+            threading.Thread(target=_probe, args=(settings,), daemon=True).start()
+
+    def start() -> MemoryService:
+        service = open_service(settings, reads_passages=True)
+        service.start_worker()
+        return service
+
+    return serve_stdio(start, default_ttl=settings.default_ttl, quiet=settings.quiet)
+
+
+def _probe(settings: Settings) -> None:
+    from ..extract.ollama import DEFAULT_URL
+    from ..extract.openai import probe
+
+    warning = probe(settings.extractor_url or DEFAULT_URL, settings.extractor_model or "", settings.extractor_token)
+    if warning:
+        print(f"velesdb-memory: {warning}", file=sys.stderr)

@@ -1,0 +1,1 @@
+"""Extractors: a passage in, facts, relations and attributes out."""

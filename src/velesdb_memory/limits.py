@@ -1,0 +1,68 @@
+"""Every limit and default of the contract, in one place. Sizes are bytes of UTF-8 unless a comment says otherwise."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Texts
+MAX_EMBEDDABLE_TEXT_BYTES: Final = 2_048
+MAX_FACT_BYTES: Final = 1_048_576  # a passage, a stored source, a working context
+MAX_METADATA_BYTES: Final = 65_536  # compact JSON
+MAX_METADATA_DEPTH: Final = 64  # levels of nesting
+MAX_RELATION_BYTES: Final = 512
+MAX_QUERY_BYTES: Final = 65_536
+MAX_FIELD_BYTES: Final = 128  # recall_where field names
+MAX_IDEMPOTENCY_KEY_BYTES: Final = 256
+
+# Numbers
+MAX_ID: Final = 2**64 - 1
+MIN_INTEGER: Final = -(2**63)  # metadata integers
+MAX_INTEGER: Final = 2**64 - 1
+MAX_EPOCH_SECONDS: Final = 2**62  # expiries saturate here
+
+# Recall
+DEFAULT_RECALL_LIMIT: Final = 10
+MAX_RECALL_LIMIT: Final = 1_000  # k and pool
+POOL_FACTOR: Final = 8
+POOL_MIN: Final = 64
+MAX_FILTERS: Final = 64  # predicates in one call
+
+# Fused recall
+DEFAULT_HOPS: Final = 2
+DEFAULT_GRAPH_BOOST: Final = 0.15
+# Measured for each class of embedder: docs/retrieval.md
+DEFAULT_LEXICAL_BOOST: Final = 4.0
+DEFAULT_LEXICAL_BOOST_SEMANTIC: Final = 1.0
+
+# Walks
+DEFAULT_WHY_HOPS: Final = 2
+MAX_WHY_HOPS: Final = 10
+MAX_WHY_NODE_DEGREE: Final = 64
+MAX_WHY_NODES: Final = 500
+MAX_WHY_EDGES: Final = 2_000
+
+# Entities
+MAX_ENTITY_RELATIONS: Final = 64
+MAX_ENTITY_SCAN_EDGES: Final = 4_096
+
+# Listing
+DEFAULT_LIST_LIMIT: Final = 50
+MAX_LIST_LIMIT: Final = 1_000
+
+# Learned confidence
+NEUTRAL_CONFIDENCE: Final = 0.5
+CONFIDENCE_WEIGHT: Final = 0.5
+CONFIDENCE_GAIN: Final = 0.1
+CONFIDENCE_LOSS: Final = 0.05
+
+# Jobs
+MAX_PENDING_JOBS: Final = 64
+MAX_PENDING_AUTOGRAPH: Final = 10_000
+JOB_LEASE_SECONDS: Final = 60
+JOB_PATIENCE_SECONDS: Final = 600  # for another process to take a job that this one has no extractor for
+MAX_JOB_ATTEMPTS: Final = 5
+JOB_RETENTION_SECONDS: Final = 30 * 86_400
+JOB_RETENTION_COUNT: Final = 10_000
+
+# The embedder built in
+DEFAULT_DIMENSION: Final = 384

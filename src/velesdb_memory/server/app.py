@@ -1,0 +1,185 @@
+"""The tools as an MCP server: what it says about itself, and how a call runs, fails and is logged.
+
+Errors map once, by category: what the caller can fix and what does not exist are -32602, everything else -32603. Text
+of an exception that is not ours never reaches the client: it may hold anything.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from threading import Lock
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+import anyio.to_thread
+
+from ..errors import Category, InvalidArgument, VelesMemoryError
+from ..model import JsonObject
+from .declare import AnyTool, Host
+from .results import encode
+from .sdk import MCPError, Server, ServerRequestContext, types
+from .tools import ALL
+from .wire import shown, suggestion
+
+if TYPE_CHECKING:
+    from ..service import MemoryService
+
+NAME: Final = "velesdb-memory"
+WORKERS: Final = 8  # calls that run at once; a store has one writer and a model seldom more
+UNEXPECTED: Final = "internal error: the call failed unexpectedly; its details stay with the server"
+
+INTRODUCTION: Final = (
+    "Durable memory that stays on this machine: facts, typed metadata, and labelled links between facts. Recall before "
+    "you start on a task; remember decisions with their reasons when you end it, and link them to their evidence, so "
+    "that why can explain them later. Ids are 64-bit: relay the _str forms. Tools:"
+)
+
+
+def instructions(tools: Sequence[AnyTool] = ALL) -> str:
+    """What the server tells a model about itself; names every tool."""
+    return "\n".join([INTRODUCTION, *(f"- {tool.name}: {tool.summary}" for tool in tools)])
+
+
+def listing(tools: Sequence[AnyTool] = ALL) -> types.ListToolsResult:
+    """The answer to tools/list."""
+    return types.ListToolsResult(
+        tools=[
+            types.Tool(
+                name=tool.name,
+                title=tool.title,
+                description=tool.description,
+                input_schema=tool.decoder.schema,
+                output_schema=tool.output_schema,
+                annotations=types.ToolAnnotations(
+                    title=tool.title,
+                    read_only_hint=tool.read_only,
+                    destructive_hint=tool.destructive,
+                    idempotent_hint=tool.idempotent,
+                    open_world_hint=False,
+                ),
+            )
+            for tool in tools
+        ]
+    )
+
+
+class Application:
+    """The tools over one service, which is opened by the first call and not before."""
+
+    def __init__(
+        self,
+        open_service: Callable[[], MemoryService],
+        *,
+        default_ttl: int | None = None,
+        tools: Sequence[AnyTool] = ALL,
+    ) -> None:
+        self._open_service = open_service
+        self._default_ttl = default_ttl
+        self._tools = {tool.name: tool for tool in tools}
+        self._host: Host | None = None
+        self._opening = Lock()
+        self._log = bool(os.environ.get("VELESDB_MEMORY_LOG"))
+
+    def host(self) -> Host:
+        """The open service; opened once, and tried again after a failure."""
+        with self._opening:
+            if self._host is None:
+                self._host = Host(self._open_service(), self._default_ttl)
+            return self._host
+
+    def close(self) -> None:
+        """Close the service if a call has opened it."""
+        with self._opening:
+            host, self._host = self._host, None
+        if host is not None:
+            host.service.close()
+
+    def call(self, name: str, arguments: Mapping[str, Any] | None) -> tuple[JsonObject, str]:
+        """Run one tool, in the calling thread. Raises MCPError and nothing else."""
+        started = perf_counter()
+        verdict, size = "ok", 0
+        try:
+            tool = self._tools.get(name)
+            if tool is None:
+                raise InvalidArgument(f"unknown tool {shown(name)}; {suggestion(name, self._tools)}", field="name")
+            # arguments first: a call that cannot succeed need not open a store
+            decoded = tool.decoder.decode(arguments)
+            result, text = encode(tool.handler(self.host(), decoded))
+            size = len(text)
+            return result, text
+        except VelesMemoryError as error:
+            verdict = error.code
+            internal = error.category is Category.INTERNAL
+            code = types.INTERNAL_ERROR if internal else types.INVALID_PARAMS
+            raise MCPError(code=code, message=_sendable(error.message)) from None
+        except Exception as error:
+            verdict = f"unexpected:{type(error).__name__}@{_origin(error)}"
+            raise MCPError(code=types.INTERNAL_ERROR, message=UNEXPECTED) from None
+        finally:
+            if self._log:
+                took = (perf_counter() - started) * 1000
+                known = name if name in self._tools else "unknown"
+                self._say(f"tool={known} verdict={verdict} ms={took:.1f} in={_size(arguments)} out={size}")
+
+    @staticmethod
+    def _say(line: str) -> None:
+        print(f"{NAME}: {line}", file=sys.stderr, flush=True)
+
+
+def _origin(error: Exception) -> str:
+    """The file and line that raised ``error``: enough to find a fault, and no content."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "?" if trace is None else f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
+
+
+def _size(arguments: Mapping[str, Any] | None) -> int:
+    return len(json.dumps(arguments, separators=(",", ":")))
+
+
+def _sendable(message: str) -> str:
+    """``message`` on one line and as UTF-8 can carry it, whatever it quotes."""
+    return " ".join(message.encode("utf-8", "backslashreplace").decode().splitlines())
+
+
+def build_server(application: Application) -> Server[Any]:
+    """The MCP server of ``application``, for any transport."""
+    from .. import __version__
+
+    limiter: anyio.CapacityLimiter | None = None
+    tools = listing()
+    schemas = {tool.name: tool.input_schema for tool in tools.tools}
+
+    async def list_tools(
+        _: ServerRequestContext[Any], __: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        return tools
+
+    async def call_tool(_: ServerRequestContext[Any], params: types.CallToolRequestParams) -> types.CallToolResult:
+        nonlocal limiter
+        if limiter is None:
+            limiter = anyio.CapacityLimiter(WORKERS)
+        result, text = await anyio.to_thread.run_sync(application.call, params.name, params.arguments, limiter=limiter)
+        return types.CallToolResult(
+            content=[types.TextContent(type="text", text=text)], structured_content=result, is_error=False
+        )
+
+    # the library logs the content of requests that it cannot make sense of
+    logging.getLogger("mcp").setLevel(logging.CRITICAL)
+    server = Server[Any](
+        NAME,
+        version=__version__,
+        instructions=instructions(),
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+        get_tool_input_schema=schemas.get,
+    )
+    server.middleware.clear()  # tracing that nothing here exports
+    return server

@@ -1,0 +1,1 @@
+"""Where memories live. ``base`` is the seam; ``sqlite`` is the default behind it."""

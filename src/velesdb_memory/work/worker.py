@@ -1,0 +1,170 @@
+"""The worker: takes passages and enrichments from the store's queues, and sweeps what has expired."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import sys
+import threading
+from collections.abc import Callable, Generator
+from typing import Final
+
+from ..errors import StorageError, VelesMemoryError
+from ..limits import JOB_LEASE_SECONDS, JOB_PATIENCE_SECONDS, JOB_RETENTION_COUNT, JOB_RETENTION_SECONDS
+from ..machine import process_space
+from ..memory.core import Core
+from ..store.base import JobRecord, Record
+from . import autograph, jobs
+from .extractors import Extractors
+
+_IDLE_SECONDS: Final = 1.0  # between looks at the queue: another process may have filled it
+_SWEEP_EVERY: Final = 60  # seconds
+_SWEEP: Final = 256  # expired records of one transaction
+
+Report = Callable[[str, bool], None]
+
+
+class Worker:
+    """One worker of this process. ``enrich`` says whether it takes enrichments too."""
+
+    def __init__(self, core: Core, extractors: Extractors, *, enrich: bool) -> None:
+        self._core = core
+        self._extractors = extractors
+        self._enrich = enrich and extractors.default is not None
+        # the machine and process, so that others there can tell when this one is gone
+        self.name = f"{process_space()}/{os.getpid()}/{secrets.token_hex(4)}"
+        self._stop = threading.Event()
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._swept_at = 0
+
+    def start(self) -> None:
+        """Work in a thread of its own until ``stop``."""
+        self._thread = threading.Thread(target=self._loop, name="velesdb-memory-worker", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Tell the thread that there is something to do."""
+        self._wake.set()
+
+    def stop(self, timeout: float = 2.0) -> None:
+        """Stop taking work. What is under way for longer than ``timeout`` seconds is given back: any worker redoes
+        it."""
+        self._stop.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(timeout)
+            if self._thread.is_alive():
+                with contextlib.suppress(VelesMemoryError), self._core.store.transaction(self._core.clock.now()) as tx:
+                    tx.release(self.name)
+            self._thread = None
+
+    def run_until_idle(self, report: Report | None = None) -> int:
+        """Work in the calling thread until nothing is left that can be done here; how much was done."""
+        self._release_the_dead()
+        done = 0
+        while not self._stop.is_set() and self._step(report):
+            done += 1
+        return done
+
+    def _loop(self) -> None:
+        while not self._stop.is_set():
+            self._wake.clear()
+            try:
+                self._release_the_dead()
+                self._sweep()
+                while not self._stop.is_set() and self._step(None):
+                    pass
+            except VelesMemoryError as error:
+                # a full disk or a busy store passes; the queue is still there
+                print(f"velesdb-memory: background work waits: {error}", file=sys.stderr)
+            self._wake.wait(_IDLE_SECONDS)
+
+    def _step(self, report: Report | None) -> bool:
+        """Do one piece of work; False when there was none, or it could not be done."""
+        job, fact = self._claim()
+        if job is not None:
+            with self._heartbeat(job.request_id):
+                done = jobs.perform(self._core, self._extractors, job, self.name)
+            what = f"passage {job.request_id[:12]}"
+        elif fact is not None:
+            done = autograph.perform(self._core, self._extractors, fact, self.name)
+            what = f"fact {fact.id}"
+        else:
+            return False
+        if not done:
+            with self._core.store.transaction(self._core.clock.now()) as tx:
+                tx.release(self.name)
+        if report:
+            report(what, done)
+        return done
+
+    def _claim(self) -> tuple[JobRecord | None, Record | None]:
+        now = self._core.clock.now()
+        with self._core.store.view(now) as view:
+            waiting = view.pending_jobs(), view.pending_enrichments()
+        # a look costs no write; a claim is one
+        if not waiting[0] and not (self._enrich and waiting[1]):
+            return None, None
+        with self._core.store.transaction(now) as tx:
+            names = self._extractors.names()
+            job = tx.claim_job(self.name, JOB_LEASE_SECONDS, names, JOB_PATIENCE_SECONDS) if waiting[0] else None
+            if job is not None or not self._enrich:
+                return job, None
+            return None, tx.claim_enrichment(self.name, JOB_LEASE_SECONDS)
+
+    @contextlib.contextmanager
+    def _heartbeat(self, request_id: str) -> Generator[None]:
+        ended = threading.Event()
+
+        def beat() -> None:
+            while not ended.wait(JOB_LEASE_SECONDS / 3):
+                with contextlib.suppress(StorageError), self._core.store.transaction(self._core.clock.now()) as tx:
+                    if not tx.renew_job(request_id, self.name, JOB_LEASE_SECONDS):
+                        return
+
+        thread = threading.Thread(target=beat, name="velesdb-memory-heartbeat", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+    def _release_the_dead(self) -> None:
+        """Free what workers of this machine held that are no longer running, without waiting for their leases."""
+        now = self._core.clock.now()
+        with self._core.store.view(now) as view:
+            dead = [worker for worker in view.workers() if _is_gone(worker)]
+        if dead:
+            with self._core.store.transaction(now) as tx:
+                for worker in dead:
+                    tx.release(worker)
+
+    def _sweep(self) -> None:
+        now = self._core.clock.now()
+        if now - self._swept_at < _SWEEP_EVERY:
+            return
+        self._swept_at = now
+        while not self._stop.is_set():
+            with self._core.store.transaction(now) as tx:
+                swept = tx.sweep(_SWEEP)
+                tx.expire_jobs(now - JOB_RETENTION_SECONDS, JOB_RETENTION_COUNT)
+            if swept < _SWEEP:
+                return
+
+
+def _is_gone(worker: str) -> bool:
+    """Whether ``worker`` is of this machine, since its last start, and its process has ended. When in doubt, no: its
+    lease will run out."""
+    machine, number, _ = worker.rsplit("/", 2)
+    if machine != process_space() or not number.isdecimal() or sys.platform == "win32":
+        return False
+    try:
+        os.kill(int(number), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
