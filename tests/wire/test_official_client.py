@@ -1,0 +1,101 @@
+"""The official Python client, which validates every answer against the published schema (C07)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client, MCPError, StdioServerParameters, stdio_client
+
+from wire.client import environment
+
+MISSING = str(2**64 - 1)
+
+
+def run(store: Path, mode: Any, use: Callable[[Client], Awaitable[None]]) -> None:
+    async def main() -> None:
+        parameters = StdioServerParameters(
+            command=sys.executable, args=["-m", "velesdb_memory"], env=environment(store)
+        )
+        with anyio.fail_after(60):
+            async with Client(stdio_client(parameters), mode=mode) as client:
+                await use(client)
+
+    anyio.run(main)
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+def test_c07_every_tool_answers_as_advertised(tmp_path: Path, mode: str) -> None:
+    async def use(client: Client) -> None:
+        listed = {tool.name for tool in (await client.list_tools()).tools}
+        called: set[str] = set()
+
+        async def call(name: str, /, **arguments: Any) -> dict[str, Any]:
+            called.add(name)
+            result = await client.call_tool(name, arguments)
+            assert not result.is_error
+            assert isinstance(result.structured_content, dict)
+            return result.structured_content
+
+        async def refused(name: str, /, **arguments: Any) -> None:
+            with pytest.raises(MCPError) as caught:
+                await client.call_tool(name, arguments)
+            assert caught.value.error.code == -32602
+
+        one = (await call("remember", fact="the decision", metadata={"project": "p"}))["id_str"]
+        two = (await call("remember", fact="the cause"))["id_str"]
+        link = {"from": one, "to": two, "relation": "caused_by"}
+        await call("relate", **link)
+        assert (await call("recall", query="decision", filter={"project": "p"}))["memories"]
+        assert (await call("recall", query="decision", filter={"project": "q"}))["memories"] == []
+        where = {"field": "project", "op": "eq", "value": "p"}
+        assert (await call("recall_where", query="decision", filters=[where]))["memories"]
+        assert (await call("recall_where", query="x", filters=[{**where, "value": 1}]))["warnings"]
+        assert (await call("why", decision="decision"))["edges"]
+        assert (await call("why", decision="decision", filter={"project": "q"}))["nodes"] == []
+        assert (await call("feedback", id=one, success=True))["id_str"] == one
+        assert (await call("list_memories", limit=1))["next_cursor"]
+        assert (await call("list_memories"))["next_cursor"] is None
+        assert (await call("memory_status"))["memory"] == {"facts": 2, "edges": 1}
+        assert (await call("unrelate", **link))["found"] is True
+        assert (await call("unrelate", **link))["found"] is False
+        assert (await call("forget", id=one))["found"] is True
+        assert (await call("forget", id=one))["found"] is False
+        fused = await call("recall_fused", query="cause", date_field="_veles_date", explain=True)
+        assert fused["memories"][0]["signals"]["lexical"] == 1
+        assert fused["dated_context"].endswith("the cause") and len(fused["now"]) == 10
+        assert set(await call("recall_fused", query="cause")) == {"memories"}
+        outline = "fact: Camille ships the parser. | Camille\nedge: Camille | sister of | Theo\nattr: Theo | age | 15"
+        receipt = await call("remember_extracted", text=outline, extractor="outline", metadata={"project": "p"})
+        assert receipt["state"] == "accepted" and not receipt["reused"]
+        snapshot = await call("extraction_status", request_id=receipt["request_id"])
+        while snapshot["state"] in ("accepted", "running"):
+            assert snapshot["ids"] == [] and snapshot["error"] is None
+            snapshot = await call("extraction_status", request_id=receipt["request_id"])
+        assert snapshot["state"] == "committed" and snapshot["ids_str"] == [str(snapshot["ids"][0])]
+        theo = await call("entity", name=" THEO ")
+        assert theo["attributes"] == {"age": 15} and theo["relations_in"][0]["source"] == "camille"
+        assert (await call("entity", name="nobody"))["found"] is False
+        assert called == listed
+
+        await refused("remember", fact="")
+        await refused("recall")
+        await refused("recall_where", query="x", filters=[{"field": "a b", "op": "eq", "value": 1}])
+        await refused("relate", **{"from": one, "to": two, "relation": "x"})
+        await refused("unrelate", **{"from": one, "to": one, "relation": "x"})
+        await refused("feedback", id=MISSING, success=True)
+        await refused("forget", id="x")
+        await refused("why", decision="x", direction="up")
+        await refused("list_memories", limit="many")
+        await refused("memory_status", verbose=True)
+        await refused("recall_fused", query="x", hops="many")
+        await refused("entity")
+        await refused("remember_extracted", text=" ", extractor="outline")
+        await refused("extraction_status", request_id="0" * 64)
+        await refused("no_such_tool")
+
+    run(tmp_path / "store", mode, use)
