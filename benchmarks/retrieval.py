@@ -1,0 +1,162 @@
+"""How much of the evidence comes back: recall@5, @10 and @20 of the product on LoCoMo or HotpotQA, with its latency.
+
+    python benchmarks/retrieval.py PATH/locomo10.json --modes recall,fused --lexical-boost 0,1,2,3,4 --json out.json
+
+Facts go in through ``MemoryService.remember`` and come out through its searches, with the embedder that the
+environment selects. Each group of facts (a conversation; the ten paragraphs of a question) is a store of its own, and a
+question is asked of its group only; ``--merged`` puts everything into one store instead. The share of a question's
+evidence among the first k hits is averaged over the questions, each with the same weight.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Final
+
+from datasets import Dataset, Group, load
+from velesdb_memory import FusionOptions, MemoryService
+from velesdb_memory.model import Recollection
+
+CUTS: Final = (5, 10, 20)
+MODES: Final = ("recall", "fused")
+
+Search = Callable[[MemoryService, str], Sequence[Recollection]]
+
+
+@dataclass
+class Tally:
+    """What one mode found so far: the summed shares at each of CUTS, and each query's seconds."""
+
+    shares: list[float] = field(default_factory=lambda: [0.0] * len(CUTS))
+    seconds: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: recall in percent, latency in milliseconds."""
+
+    mode: str
+    questions: int
+    recall: dict[str, float]
+    p50_ms: float
+    p95_ms: float
+
+
+def searches(modes: Sequence[str], boosts: Sequence[float | None], hops: int) -> dict[str, Search]:
+    """The searches to compare, by the name they have in the table."""
+    found: dict[str, Search] = {}
+    if "recall" in modes:
+        found["recall"] = lambda service, query: service.recall(query, k=max(CUTS))
+    if "fused" in modes:
+        for boost in boosts:
+            options = FusionOptions(hops=hops, lexical_boost=boost)
+            name = "fused" if boost is None else f"fused, lexical_boost {boost:g}"
+            found[name] = lambda service, query, options=options: service.recall_fused(
+                query, k=max(CUTS), options=options
+            )
+    return found
+
+
+def measure_group(group: Group, compared: dict[str, Search], tallies: dict[str, Tally]) -> None:
+    """Store the facts of ``group`` in a new store, ask its questions, add to ``tallies``."""
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory,
+        MemoryService(Path(directory) / "store") as service,
+    ):
+        # equal texts are one fact, and finding it finds both
+        ids = [service.remember(fact) for fact in group.facts]
+        for question in group.questions:
+            evidence = {ids[position] for position in question.evidence}
+            for name, search in compared.items():
+                started = time.perf_counter()
+                hits = search(service, question.text)
+                tallies[name].seconds.append(time.perf_counter() - started)
+                for index, cut in enumerate(CUTS):
+                    found = evidence.intersection(hit.id for hit in hits[:cut])
+                    tallies[name].shares[index] += len(found) / len(evidence)
+
+
+def measure(data: Dataset, compared: dict[str, Search]) -> list[Row]:
+    """One row per search over all of ``data``."""
+    tallies = {name: Tally() for name in compared}
+    for number, group in enumerate(data.groups, start=1):
+        if sys.stderr.isatty():
+            print(f"\r{data.name}: group {number} of {len(data.groups)} ", end="", file=sys.stderr, flush=True)
+        measure_group(group, compared, tallies)
+    if sys.stderr.isatty():
+        print(file=sys.stderr)
+    return [_row(name, tally) for name, tally in tallies.items()]
+
+
+def _row(name: str, tally: Tally) -> Row:
+    seconds = sorted(tally.seconds)
+    count = len(seconds)
+    return Row(
+        mode=name,
+        questions=count,
+        recall={f"@{cut}": round(100 * share / count, 1) for cut, share in zip(CUTS, tally.shares, strict=True)},
+        p50_ms=round(1000 * seconds[count // 2], 2),
+        p95_ms=round(1000 * seconds[min(count - 1, count * 95 // 100)], 2),
+    )
+
+
+def table(rows: Sequence[Row]) -> str:
+    """``rows`` as a Markdown table."""
+    lines = ["| mode | @5 | @10 | @20 | p50 ms | p95 ms |", "|---|---|---|---|---|---|"]
+    for row in rows:
+        cells = [row.mode, *(f"{value:.1f}" for value in row.recall.values())]
+        lines.append(f"| {' | '.join(cells)} | {row.p50_ms:.2f} | {row.p95_ms:.2f} |")
+    return "\n".join(lines)
+
+
+def _modes(text: str) -> list[str]:
+    modes = text.split(",")
+    unknown = sorted(set(modes) - set(MODES))
+    if unknown:
+        raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; there are {', '.join(MODES)}")
+    return modes
+
+
+def _numbers(text: str) -> list[float | None]:
+    return [float(part) for part in text.split(",")]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run from the command line; returns the exit code."""
+    parser = argparse.ArgumentParser(description="Evidence recall of velesdb-memory on LoCoMo or HotpotQA.")
+    parser.add_argument("path", type=Path, help="locomo10.json, or a HotpotQA file of the distractor setting")
+    parser.add_argument("--limit-questions", type=int, metavar="N", help="only the first N questions")
+    parser.add_argument("--json", type=Path, metavar="OUT", help="write the numbers here too")
+    parser.add_argument("--modes", type=_modes, default=["recall"], help=f"of {','.join(MODES)}; recall")
+    parser.add_argument("--lexical-boost", type=_numbers, default=[None], help="for fused; the default's")
+    parser.add_argument("--hops", type=int, default=0, help="for fused; 0, as no facts are linked here")
+    parser.add_argument("--merged", action="store_true", help="one store for all groups")
+    options = parser.parse_args(arguments)
+    try:
+        data = load(options.path).limited(options.limit_questions)
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
+    if not any(group.questions for group in data.groups):
+        parser.error("no question to ask")
+    facts = sum(len(group.facts) for group in data.groups)
+    scope = "one store for all" if options.merged else f"{len(data.groups)} stores, one per group"
+    rows = measure(
+        data.merged() if options.merged else data,
+        searches(options.modes, options.lexical_boost, options.hops),
+    )
+    print(f"{data.name}: {rows[0].questions} questions, {facts} facts, {scope}\n\n{table(rows)}")
+    if options.json is not None:
+        report = {"dataset": data.name, "facts": facts, "merged": options.merged, "rows": [asdict(r) for r in rows]}
+        options.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
