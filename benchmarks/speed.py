@@ -13,17 +13,14 @@ import argparse
 import cProfile
 import json
 import os
-import platform
 import pstats
 import shutil
-import sqlite3
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from importlib import metadata
 from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
@@ -34,10 +31,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 import numpy as np
 
 from corpus import SELECTIVITIES, facts, line, questions
-from velesdb_memory import ColumnFilter, MemoryService, __version__
+from measuring import Client, machine, resident_memory
+from velesdb_memory import ColumnFilter, MemoryService
 from velesdb_memory.embed.base import embed_checked
 from velesdb_memory.embed.hashing import HashEmbedder
-from velesdb_memory.ids import fact_id
+from velesdb_memory.ids import fact_id, hub_id
 from velesdb_memory.store.sqlite import SqliteStore
 
 WARM_UP: Final = 5
@@ -45,7 +43,7 @@ K: Final = 10
 HUB_EDGES: Final = 5_000
 CHAINS: Final = 20
 CHAIN_LENGTH: Final = 8
-SETTINGS: Final = "VELESDB_MEMORY_"
+HUB: Final = "the hub"
 _EMBED_ROWS: Final = 8_192
 
 Measures = dict[str, float | int | str | None]
@@ -71,7 +69,10 @@ ROWS: Final[dict[str, tuple[str, str]]] = {
     "where_all_complete": ("  answers that are complete (range)", ""),
     "why_chain_p50_ms": (f"why, chain of {CHAIN_LENGTH}, p50", "ms"),
     "why_hub_p50_ms": (f"why, hub of {HUB_EDGES:,} edges, p50", "ms"),
-    # recall_fused and entity: add a row here and a function to MEASURES
+    "fused_p50_ms": ("recall_fused k=10, p50", "ms"),
+    "fused_p99_ms": ("recall_fused k=10, p99", "ms"),
+    "entity_hub_p50_ms": (f"entity, hub of {HUB_EDGES:,} facts, p50", "ms"),
+    "why_entity_p50_ms": (f"why, through a hub of {HUB_EDGES:,} facts, p50", "ms"),
     "fdatasync_p50_ms": ("fdatasync of this disk, p50", "ms"),
     "remember_p50_ms": ("remember, durable, p50", "ms"),
     "remember_p99_ms": ("remember, durable, p99", "ms"),
@@ -326,50 +327,6 @@ def writing(bench: Bench) -> Measures:
     return measures
 
 
-class Client:
-    """The least that speaks MCP to a server of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith(SETTINGS)}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "velesdb_memory"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**inherited, f"{SETTINGS}PATH": str(folder), f"{SETTINGS}QUIET": "1"},
-        )
-        self._number = 0
-
-    def send(self, message: dict[str, Any]) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
-        self.process.stdin.flush()
-
-    def ask(self, method: str, **params: Any) -> dict[str, Any]:
-        self._number += 1
-        self.send({"id": self._number, "method": method, "params": params})
-        assert self.process.stdout is not None
-        answer = json.loads(self.process.stdout.readline())
-        if answer.get("id") != self._number or "result" not in answer:
-            raise SystemExit(f"the server answered {answer}")
-        return answer["result"]
-
-    def begin(self) -> None:
-        self.ask(
-            "initialize",
-            protocolVersion="2025-11-25",
-            capabilities={},
-            clientInfo={"name": "speed", "version": "1"},
-        )
-        self.send({"method": "notifications/initialized"})
-        self.ask("tools/list")
-
-    def end(self) -> None:
-        assert self.process.stdin is not None and self.process.stdout is not None
-        self.process.stdin.close()
-        self.process.wait(60)
-        self.process.stdout.close()
-
-
 def serving(bench: Bench) -> Measures:
     ready: list[float] = []
     for _ in range(5):
@@ -387,23 +344,35 @@ def serving(bench: Bench) -> Measures:
     return {"server_ready_ms": statistics.median(ready), "server_rss_mb": resident, "server_anonymous_mb": anonymous}
 
 
-def resident_memory(pid: int) -> tuple[float | None, float | None]:
-    """Megabytes that a process holds, and those of them that are its own rather than mapped files."""
-    try:
-        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
-    except OSError:
-        try:
-            told = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], stdout=subprocess.PIPE, check=True).stdout
-        except (OSError, subprocess.CalledProcessError):
-            return None, None
-        return int(told) / 1e3, None
-    sizes = {words[0].rstrip(":"): int(words[1]) for words in map(str.split, rollup.splitlines()[1:])}
-    return sizes["Rss"] / 1e3, sizes["Anonymous"] / 1e3
+def knowing(bench: Bench) -> Measures:
+    """Fused recall, and an entity that 5,000 facts are about and 100 others are related to."""
+    texts = [fact.text for fact in facts(min(bench.size, HUB_EDGES))]
+    hub = str(hub_id(HUB))
+    lines: list[dict[str, Any]] = [{"type": "entity", "name": HUB, "observations": []}]
+    for text in texts:
+        number = str(fact_id(text))
+        lines.append({"edge": {"from_str": number, "to_str": hub, "relation": "about"}})
+        lines.append({"edge": {"from_str": hub, "to_str": number, "relation": "mentions"}})
+    with bench.service() as memory:
+        fused = timed(memory.recall_fused, bench.questions)
+        memory.import_(map(json.dumps, lines))
+        repeated = bench.reads + WARM_UP
+        entity = timed(memory.entity, [HUB] * repeated)
+        if not memory.entity(HUB).relations_truncated and len(texts) > 4_096:
+            raise SystemExit("the hub's cut was not reported")
+        through = timed(lambda text: memory.why(text, max_hops=2), [texts[0]] * repeated)
+        if not memory.why(texts[0]).truncated and len(texts) > 64:
+            raise SystemExit("the walk's cut was not reported")
+    return {
+        "fused_p50_ms": percentile(fused, 0.5),
+        "fused_p99_ms": percentile(fused, 0.99),
+        "entity_hub_p50_ms": percentile(entity, 0.5),
+        "why_entity_p50_ms": percentile(through, 0.5),
+    }
 
 
-# recall_fused and entity: a function here, its rows in ROWS
 MEASURES: Final[tuple[Callable[[Bench], Measures], ...]] = (
-    load, opening, searching, filtering, explaining, writing, serving,
+    load, opening, searching, filtering, explaining, knowing, writing, serving,
 )  # fmt: skip
 
 
@@ -435,39 +404,6 @@ def profile(bench: Bench) -> None:
 
 
 # -- the report -------------------------------------------------------------------------------------------------------
-
-
-def machine() -> dict[str, Any]:
-    return {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "cpu": _cpu(),
-        "cores": os.cpu_count(),
-        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "load_average": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
-        "python": platform.python_version(),
-        "sqlite": sqlite3.sqlite_version,
-        "numpy": np.__version__,
-        "simsimd": _version("simsimd"),
-        "velesdb_memory": __version__,
-        "durability": "full (WAL, synchronous=FULL) unless a row says otherwise",
-    }
-
-
-def _cpu() -> str:
-    try:
-        for row in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if row.startswith("model name"):
-                return row.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
-
-
-def _version(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def shown(value: float | int | str | None) -> str:

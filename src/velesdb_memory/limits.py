@@ -42,6 +42,7 @@ MAX_WHY_NODES: Final = 500
 MAX_WHY_EDGES: Final = 2_000
 
 # Entities
+MAX_TEACHERS: Final = 16  # facts of a passage that one of its statements is traced back to
 MAX_ENTITY_RELATIONS: Final = 64
 MAX_ENTITY_SCAN_EDGES: Final = 4_096
 

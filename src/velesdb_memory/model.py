@@ -9,6 +9,7 @@ import msgspec
 JsonObject: TypeAlias = dict[str, Any]
 Operator: TypeAlias = Literal["eq", "ne", "lt", "le", "gt", "ge"]
 Direction: TypeAlias = Literal["out", "in", "both"]
+Outcome: TypeAlias = Literal["committed", "failed", "given back"]
 JobState: TypeAlias = Literal["accepted", "running", "committed", "failed"]
 
 
@@ -38,8 +39,8 @@ class Signals(msgspec.Struct, frozen=True):
 class Recollection(msgspec.Struct, frozen=True):
     """One fact found by a search.
 
-    ``score`` is the cosine similarity to the query in [-1, 1]; 0.0 for a fact that only the words or the graph
-    reached. ``metadata`` is None when the fact carries none that callers may see.
+    ``score`` is the cosine similarity to the query in [-1, 1]; 0.0 for a fact that only the graph reached.
+    ``metadata`` is None when the fact carries none that callers may see.
     """
 
     id: int

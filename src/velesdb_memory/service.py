@@ -32,6 +32,7 @@ from .model import (
     Link,
     MemoryPage,
     MemoryStatus,
+    Outcome,
     Recollection,
     Recollections,
     Unrelated,
@@ -312,10 +313,10 @@ class MemoryService:
             self._worker = self._new_worker()
             self._worker.start()
 
-    def work(self, report: Callable[[str, bool], None] | None = None) -> int:
+    def work(self, report: Callable[[str, Outcome], None] | None = None) -> int:
         """Work on the queues in this thread until nothing is left that can be done here; how much was done.
 
-        ``report`` is called after each piece with what it was and whether it was done.
+        ``report`` is called after each piece with what it was and how it ended.
         """
         return self._new_worker().run_until_idle(report)
 

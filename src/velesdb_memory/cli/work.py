@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 
 from ..config import Settings
 from .progress import progress
@@ -10,20 +11,21 @@ from .serve import check_extractor, open_service
 
 
 def run(settings: Settings) -> int:
-    """Work until nothing is left that can be done here; 1 when something waits that cannot."""
+    """Work until nothing is left that can be done here; 1 when something failed, or waits for somebody else."""
     check_extractor(settings)
-    done = failed = 0
+    ended: Counter[str] = Counter()
     with open_service(settings, reads_passages=True) as memory, progress() as show:
         before = memory.memory_status().pending
 
-        def report(what: str, well: bool) -> None:
-            nonlocal done, failed
-            done, failed = done + well, failed + (not well)
+        def report(what: str, outcome: str) -> None:
+            ended[outcome] += 1
             if show:
-                show(what, done, before.extraction + before.autograph)
+                show(what, ended.total(), before.extraction + before.autograph)
 
         memory.work(report)
         left = memory.memory_status().pending
     waiting = left.extraction + left.autograph
-    print(f"velesdb-memory: {done} pieces of work done, {waiting} left", file=sys.stderr)
-    return 1 if failed or waiting else 0
+    print(
+        f"velesdb-memory: {ended['committed']} done, {ended['failed']} failed, {waiting} left waiting", file=sys.stderr
+    )
+    return 1 if ended["failed"] or waiting else 0

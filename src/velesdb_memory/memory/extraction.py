@@ -6,15 +6,15 @@ import json
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
 from ..analysis import is_spaceless
 from ..errors import EmptyFact, ExtractError, FactTooLarge, InvalidArgument, InvalidMetadata, VelesMemoryError
-from ..extract.base import Extraction, Extractor
+from ..extract.base import ExtractedAttribute, Extraction, Extractor
 from ..ids import fact_id, hub_id
-from ..limits import MAX_FACT_BYTES, MAX_METADATA_BYTES
+from ..limits import MAX_FACT_BYTES, MAX_METADATA_BYTES, MAX_TEACHERS
 from ..model import ExtractionResult, JsonObject
 from ..store.base import NOBODY, StoreTransaction
 from ..text import canonical, require_text, trim, utf8_size
@@ -25,6 +25,9 @@ from .remember import put_fact
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+
+_WORD: Final = re.compile(r"[^\W_]+")
 
 
 def passage(value: object) -> str:
@@ -43,13 +46,50 @@ def passage(value: object) -> str:
 
 
 def run_extractor(extractor: Extractor, text: str) -> Extraction:
-    """The extraction of ``text``; whatever goes wrong in an extractor is an ExtractError."""
+    """The extraction of ``text``, with everything in it that can be stored and what cannot counted.
+
+    Whatever goes wrong in an extractor is an ExtractError. It tells the kind of fault, not its text, which may quote
+    the passage.
+    """
     try:
-        return extractor.extract(text)
+        answer = cast("object", extractor.extract(text))
+        if not isinstance(answer, Extraction):
+            raise TypeError("not an Extraction")
+        return _sane(msgspec.convert(msgspec.to_builtins(answer), Extraction))
     except VelesMemoryError:
         raise
     except Exception as error:
-        raise ExtractError(f"extraction error: extractor {extractor.name} failed: {error}") from error
+        kind = type(error).__name__
+        raise ExtractError(f"extraction error: extractor {extractor.name} failed or answered amiss ({kind})") from error
+
+
+def _sane(extraction: Extraction) -> Extraction:
+    """Without what UTF-8 or JSON cannot carry: an extraction must come back from its record as it went in."""
+    dropped = Counter(extraction.dropped)
+    facts, relations, attributes = extraction.facts, extraction.relations, extraction.attributes
+    kept_facts = [fact for fact in facts if _is_text(fact.text, *fact.entities)]
+    kept_relations = [item for item in relations if _is_text(item.subject, item.predicate, item.object)]
+    kept_attributes = [item for item in attributes if _is_text(item.entity, item.key) and _is_json(item.value)]
+    for reason, lost in (
+        ("fact_not_text", len(facts) - len(kept_facts)),
+        ("relation_not_text", len(relations) - len(kept_relations)),
+        ("attribute_not_json", len(attributes) - len(kept_attributes)),
+    ):
+        if lost:
+            dropped[reason] += lost
+    return Extraction(kept_facts, kept_relations, kept_attributes, dict(dropped))
+
+
+def _is_text(*texts: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for text in texts for character in text)
+
+
+def _is_json(value: object) -> bool:
+    try:
+        checks.json_value(value, "value")
+    except (InvalidMetadata, InvalidArgument):
+        return False
+    return True
 
 
 def remember_extracted(
@@ -104,16 +144,16 @@ class Plan:
             number = put_fact(tx, text, metadata, vectors[text], expires_at, today)
             wiring.wire_topics(tx, number, topics, number)
             ids.append(number)
-        self._wire(tx, _Teachers(self.facts), Counter())
+        self._wire(tx, _Teachers(self.facts))
         return ExtractionResult(ids, self._over_cap, dict(sorted(self._skipped.items())))
 
     def enrich(self, tx: StoreTransaction, fact: int, text: str) -> None:
         """Wire everything to one fact that is stored already; the extracted facts themselves are not stored."""
         topics = [topic for _, topics in self.facts for topic in topics]
         wiring.wire_topics(tx, fact, topics, fact)
-        self._wire(tx, _Teachers([(text, topics)]), Counter())
+        self._wire(tx, _Teachers([(text, topics)]))
 
-    def _wire(self, tx: StoreTransaction, teachers: _Teachers, sizes: Counter[str]) -> None:
+    def _wire(self, tx: StoreTransaction, teachers: _Teachers) -> None:
         for relation in self._extraction.relations:
             subject, predicate, target = trim(relation.subject), trim(relation.predicate), trim(relation.object)
             for teacher in teachers.of(subject, target):
@@ -121,69 +161,82 @@ class Plan:
                 if reason:
                     self._skipped[reason] += 1
                     break
+        sizes: dict[str, dict[str, int]] = {}
         for attribute in self._extraction.attributes:
-            reason = self._teach(tx, attribute.entity, attribute.key, attribute.value, teachers, sizes)
+            reason = self._teach(tx, attribute, teachers, sizes)
             if reason:
                 self._skipped[reason] += 1
 
     def _teach(
-        self, tx: StoreTransaction, entity: str, key: str, value: Any, teachers: _Teachers, sizes: Counter[str]
+        self,
+        tx: StoreTransaction,
+        attribute: ExtractedAttribute,
+        teachers: _Teachers,
+        sizes: dict[str, dict[str, int]],
     ) -> str | None:
-        name, label = canonical(entity), trim(key)
+        """Record an attribute of an entity; the reason when it cannot be done. ``sizes`` are the bytes of what each
+        entity has, by key: all of it together is bounded as one fact's metadata is."""
+        name, label = canonical(attribute.entity), trim(attribute.key)
         if not label:
             return "attribute_incomplete"
-        try:
-            checked = checks.json_value(value, "value")
-        except (InvalidMetadata, InvalidArgument):
-            return "attribute_not_json"
         if name not in sizes:
-            known = {attribute.key: attribute.value for attribute in tx.attributes(hub_id(name))}
-            sizes[name] = _size(known)
-        sizes[name] += _size({label: checked})
-        if sizes[name] > MAX_METADATA_BYTES:
+            sizes[name] = {known.key: _size(known.key, known.value) for known in tx.attributes(hub_id(name))}
+        held, added = sizes[name], _size(label, attribute.value)
+        if sum(held.values()) - held.get(label, 0) + added > MAX_METADATA_BYTES:
             return "attributes_over_cap"
         for teacher in teachers.of(name):
-            reason = wiring.teach(tx, name, label, checked, teacher)
+            reason = wiring.teach(tx, name, label, attribute.value, teacher)
             if reason:
                 return reason
+        held[label] = added
         return None
 
 
-def _size(value: JsonObject) -> int:
-    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
+def _size(key: str, value: Any) -> int:
+    return len(json.dumps({key: value}, ensure_ascii=False, separators=(",", ":")).encode())
 
 
 class _Teachers:
     """Which facts of a passage taught a statement about some entities.
 
-    Those that are about all of them, by topic or by name; else those about any; else all facts of the passage. With no
-    fact at all it is NOBODY, and no forgetting takes it back.
+    Those that are about all of them, by topic or by name; else those about any; else any fact of the passage. At most
+    the first 16 of them, so that the work grows with the passage and not with its square. With no fact at all it is
+    NOBODY, and no forgetting takes it back.
     """
 
     def __init__(self, facts: Sequence[tuple[str, Sequence[str]]]) -> None:
-        self._facts: dict[int, tuple[str, set[str]]] = {}
+        self._texts: dict[int, str] = {}
+        self._by_topic: dict[str, list[int]] = {}
+        self._by_word: dict[str, list[int]] = {}
         for text, topics in facts:
-            _, known = self._facts.setdefault(fact_id(text), (text.lower(), set()))
-            known |= {canonical(topic) for topic in topics}
+            number = fact_id(text)
+            for topic in map(canonical, topics):
+                self._by_topic.setdefault(topic, []).append(number)
+            if number not in self._texts:
+                self._texts[number] = text.lower()
+                for word in set(_WORD.findall(text.lower())):
+                    self._by_word.setdefault(word, []).append(number)
+        self._known: dict[str, set[int]] = {}
 
     def of(self, *names: str) -> list[int]:
         """The ids of the teachers; [NOBODY] when the passage has no fact."""
-        wanted = [(name, _mention(name)) for name in map(canonical, names)]
-        about = {
-            number: sum(name in topics or mention.search(text) is not None for name, mention in wanted)
-            for number, (text, topics) in self._facts.items()
-        }
-        for least in range(len(wanted), -1, -1):
-            teachers = [number for number, count in about.items() if count >= least]
-            if teachers:
-                return teachers
-        return [NOBODY]
+        first, *others = [self._about(canonical(name)) for name in names]
+        chosen = first.intersection(*others) or first.union(*others)
+        teachers = [number for number in self._texts if not chosen or number in chosen]
+        return teachers[:MAX_TEACHERS] or [NOBODY]
 
-
-def _mention(name: str) -> re.Pattern[str]:
-    escaped = re.escape(name)
-    # a whole word: 'ann' is no part of 'annual'; where words are not set apart, any place will do
-    return re.compile(escaped if is_spaceless(name) else rf"(?<![^\W_]){escaped}(?![^\W_])")
+    def _about(self, name: str) -> set[int]:
+        if name not in self._known:
+            words = _WORD.findall(name)
+            if is_spaceless(name) or not words:
+                # words are not set apart there: any place will do
+                mentioned = [number for number, text in self._texts.items() if name in text]
+            else:
+                rarest = min((self._by_word.get(word, []) for word in words), key=len)
+                whole = re.compile(rf"(?<![^\W_]){re.escape(name)}(?![^\W_])")
+                mentioned = [number for number in rarest if whole.search(self._texts[number])]
+            self._known[name] = {*mentioned, *self._by_topic.get(name, [])}
+        return self._known[name]
 
 
 def encode(extraction: Extraction) -> bytes:

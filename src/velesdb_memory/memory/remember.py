@@ -64,9 +64,7 @@ def _require_targets(view: StoreView, links: Sequence[Link], own: int) -> None:
 
 def _queue_enrichment(tx: StoreTransaction, fact: int) -> None:
     # the write never waits for a full queue; what the bound refuses is counted
-    if tx.pending_enrichments() < MAX_PENDING_AUTOGRAPH:
-        tx.queue_enrichment(fact)
-    else:
+    if not tx.queue_enrichment(fact, MAX_PENDING_AUTOGRAPH):
         tx.raise_tally(AUTOGRAPH_DROPPED)
 
 

@@ -10,7 +10,7 @@ from ..errors import InvalidArgument, ReservedKey, SelfRelation, TransferFormat,
 from ..ids import edge_id, fact_id, hub_id, parse_id
 from ..limits import MAX_EPOCH_SECONDS, MAX_FACT_BYTES, MAX_LIST_LIMIT
 from ..model import ImportReport, JsonObject, LineProblem
-from ..store.base import NOBODY, Attribute, Kind, Record, StoreTransaction, StoreView, in_pages
+from ..store.base import NOBODY, Attribute, Kind, Record, Refusal, StoreTransaction, StoreView, in_pages
 from ..text import canonical, require_text, trim, utf8_size
 from . import checks
 from .core import Core
@@ -52,6 +52,15 @@ def export(core: Core, include_internal: bool, progress: Progress = None) -> Ite
         yield from _edge_lines(view, include_internal)
         if include_internal:
             yield from _attribute_lines(view)
+            for refusal in view.refusals():
+                yield {
+                    "refused": {
+                        "edge_str": str(refusal.edge),
+                        "from_str": str(refusal.source),
+                        "to_str": str(refusal.target),
+                        "taught_by": str(refusal.fact),
+                    }
+                }
 
 
 def _records(view: StoreView, include_internal: bool) -> Iterator[Record]:
@@ -184,6 +193,10 @@ class _Import:
             self._write_edge(tx, _inner(entry, "edge"))
         elif "attribute" in entry:
             self._write_attribute(tx, _inner(entry, "attribute"))
+        elif "refused" in entry:
+            refused = _inner(entry, "refused")
+            names = ("edge_str", "from_str", "to_str", "taught_by")
+            tx.refuse(Refusal(*(parse_id(refused.get(name), name) for name in names)))
         elif entry.get("type") == "entity":
             self._write_entity(tx, entry, vectors)
         elif entry.get("type") == "relation":

@@ -29,8 +29,10 @@ def ensure_hub(tx: StoreTransaction, name: str) -> int:
     """The id of an entity's hub, made if it is not there."""
     key = canonical(name)
     number = hub_id(key)
-    if tx.get(number) is None:
-        tx.put(Record(number, Kind.HUB, HUB_PREFIX + key, {}), None)
+    hub = Record(number, Kind.HUB, HUB_PREFIX + key, {})
+    if tx.get(number) != hub:
+        # refuses an id that something else holds
+        tx.put(hub, None)
     return number
 
 

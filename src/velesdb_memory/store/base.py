@@ -96,6 +96,15 @@ class Attribute(msgspec.Struct, frozen=True):
     fact: int | None
 
 
+class Refusal(msgspec.Struct, frozen=True):
+    """An edge that a caller took away, and a teacher that will not bring it back."""
+
+    edge: int
+    source: int
+    target: int
+    fact: int
+
+
 class Counts(msgspec.Struct, frozen=True):
     """Live facts, live edges, and all live records, internal ones included."""
 
@@ -193,6 +202,10 @@ class StoreView(Protocol):
         """Up to ``limit`` live records with ids above ``after``, ascending, and whether there are more."""
         ...
 
+    def refusals(self) -> list[Refusal]:
+        """The derived edges that were taken away, by teacher."""
+        ...
+
     def attributes(self, hub: int) -> list[Attribute]:
         """What was taught about a hub, oldest first: a later value for a key replaces an earlier one."""
         ...
@@ -247,6 +260,10 @@ class StoreTransaction(StoreView, Protocol):
         """Remove an edge between live records and remember its teachers; how many were removed."""
         ...
 
+    def refuse(self, refusal: Refusal) -> None:
+        """Remember that an edge was taken away from a teacher."""
+        ...
+
     def teach(self, attribute: Attribute) -> None: ...
     def sweep(self, limit: int) -> int:
         """Delete up to ``limit`` expired records; how many were."""
@@ -258,8 +275,8 @@ class StoreTransaction(StoreView, Protocol):
         whose extraction is stored already, or one that was accepted more than ``patience`` seconds ago."""
         ...
 
-    def renew_job(self, request_id: str, worker: str, lease_seconds: int) -> bool:
-        """Extend a lease; False when it was lost to another worker."""
+    def renew(self, worker: str, lease_seconds: int) -> int:
+        """Extend everything that is leased to ``worker``; how much that is."""
         ...
 
     def save_extraction(self, request_id: str, worker: str, extraction: bytes) -> bool: ...
@@ -272,7 +289,10 @@ class StoreTransaction(StoreView, Protocol):
         """Forget ended jobs that are older than ``before`` or beyond the newest ``keep``."""
         ...
 
-    def queue_enrichment(self, fact: int) -> None: ...
+    def queue_enrichment(self, fact: int, limit: int) -> bool:
+        """Ask for a fact to be enriched, once; False when ``limit`` others are waiting already."""
+        ...
+
     def claim_enrichment(self, worker: str, lease_seconds: int) -> Record | None: ...
     def finish_enrichment(self, fact: int, worker: str) -> bool: ...
     def raise_tally(self, name: str, by: int = 1) -> None: ...

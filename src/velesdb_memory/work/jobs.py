@@ -12,6 +12,7 @@ from ..errors import (
     ExtractorUnavailable,
     InvalidArgument,
     JobConflict,
+    ProvenanceMismatch,
     QueueFull,
     StorageError,
     UnknownRequest,
@@ -21,7 +22,7 @@ from ..limits import JOB_PATIENCE_SECONDS, MAX_IDEMPOTENCY_KEY_BYTES, MAX_JOB_AT
 from ..memory import checks
 from ..memory.core import Core, expiry
 from ..memory.extraction import Plan, decode, encode, passage, run_extractor
-from ..model import ExtractionReceipt, ExtractionSnapshot, JobState, JsonObject
+from ..model import ExtractionReceipt, ExtractionSnapshot, JobState, JsonObject, Outcome
 from ..store.base import JobRecord
 from ..text import require_text, utf8_size
 from .extractors import Extractors
@@ -42,7 +43,7 @@ def accept(
     source, fields = passage(text), checks.metadata(metadata)
     key = _key(idempotency_key)
     seconds = checks.ttl(ttl_seconds)
-    name = extractors.resolve(extractor).name
+    name = extractors.resolve(None if extractor is None else require_text(extractor, "extractor")).name
     fingerprint = _sha256(
         json.dumps(
             {"v": 1, "text": source, "metadata": fields or None, "extractor": name},
@@ -100,8 +101,8 @@ def status(core: Core, request_id: str) -> ExtractionSnapshot:
     )  # fmt: skip
 
 
-def perform(core: Core, extractors: Extractors, job: JobRecord, worker: str) -> bool:
-    """Bring a claimed job to its end; False when it was given back or lost to another worker.
+def perform(core: Core, extractors: Extractors, job: JobRecord, worker: str) -> Outcome:
+    """Bring a claimed job to its end, or give it back, also when it was lost to another worker.
 
     The extraction is stored before the first memory is written, and memories and outcome are one transaction: a
     crash anywhere replays the same facts or finds them done.
@@ -109,7 +110,7 @@ def perform(core: Core, extractors: Extractors, job: JobRecord, worker: str) -> 
     try:
         plan = _planned(core, extractors, job, worker)
         if plan is None:
-            return False
+            return "given back"
         vectors = plan.embed(core)
         with core.store.transaction(core.clock.now()) as tx:
             if vectors:
@@ -118,15 +119,18 @@ def perform(core: Core, extractors: Extractors, job: JobRecord, worker: str) -> 
             done = _ended(job, "committed", ids=result.ids, over_cap=result.skipped_over_cap, skipped=result.skipped)
             if not tx.finish_job(done, worker):
                 raise _LeaseLost
-        return True
-    except _LeaseLost:
-        return False
+        return "committed"
+    except (_LeaseLost, ProvenanceMismatch):
+        # a process with the embedder that filled the store can do it
+        return "given back"
     except StorageError as error:
         if job.attempts < MAX_JOB_ATTEMPTS:
-            return False
+            return "given back"
         return _fail(core, job, worker, error.message)
     except VelesMemoryError as error:
         return _fail(core, job, worker, error.message)
+    except Exception as error:
+        return _fail(core, job, worker, f"internal error ({type(error).__name__})")
 
 
 class _LeaseLost(Exception):
@@ -149,9 +153,9 @@ def _planned(core: Core, extractors: Extractors, job: JobRecord, worker: str) ->
     return Plan(extraction)
 
 
-def _fail(core: Core, job: JobRecord, worker: str, reason: str) -> bool:
+def _fail(core: Core, job: JobRecord, worker: str, reason: str) -> Outcome:
     with core.store.transaction(core.clock.now()) as tx:
-        return tx.finish_job(_ended(job, "failed", error=reason), worker)
+        return "failed" if tx.finish_job(_ended(job, "failed", error=reason), worker) else "given back"
 
 
 def _ended(

@@ -14,6 +14,7 @@ from ..errors import StorageError, VelesMemoryError
 from ..limits import JOB_LEASE_SECONDS, JOB_PATIENCE_SECONDS, JOB_RETENTION_COUNT, JOB_RETENTION_SECONDS
 from ..machine import process_space
 from ..memory.core import Core
+from ..model import Outcome
 from ..store.base import JobRecord, Record
 from . import autograph, jobs
 from .extractors import Extractors
@@ -22,7 +23,7 @@ _IDLE_SECONDS: Final = 1.0  # between looks at the queue: another process may ha
 _SWEEP_EVERY: Final = 60  # seconds
 _SWEEP: Final = 256  # expired records of one transaction
 
-Report = Callable[[str, bool], None]
+Report = Callable[[str, Outcome], None]
 
 
 class Worker:
@@ -76,34 +77,38 @@ class Worker:
                 self._sweep()
                 while not self._stop.is_set() and self._step(None):
                     pass
-            except VelesMemoryError as error:
-                # a full disk or a busy store passes; the queue is still there
-                print(f"velesdb-memory: background work waits: {error}", file=sys.stderr)
+            except Exception as error:
+                # a full disk or a busy store passes, and the queue is still there; text that is not ours may quote it
+                reason = error if isinstance(error, VelesMemoryError) else type(error).__name__
+                print(f"velesdb-memory: background work waits: {reason}", file=sys.stderr)
             self._wake.wait(_IDLE_SECONDS)
 
     def _step(self, report: Report | None) -> bool:
         """Do one piece of work; False when there was none, or it could not be done."""
         job, fact = self._claim()
         if job is not None:
-            with self._heartbeat(job.request_id):
-                done = jobs.perform(self._core, self._extractors, job, self.name)
+            with self._heartbeat():
+                outcome = jobs.perform(self._core, self._extractors, job, self.name)
             what = f"passage {job.request_id[:12]}"
         elif fact is not None:
-            done = autograph.perform(self._core, self._extractors, fact, self.name)
+            with self._heartbeat():
+                outcome = autograph.perform(self._core, self._extractors, fact, self.name)
             what = f"fact {fact.id}"
         else:
             return False
-        if not done:
+        if outcome == "given back":
             with self._core.store.transaction(self._core.clock.now()) as tx:
                 tx.release(self.name)
         if report:
-            report(what, done)
-        return done
+            report(what, outcome)
+        return outcome != "given back"
 
     def _claim(self) -> tuple[JobRecord | None, Record | None]:
         now = self._core.clock.now()
         with self._core.store.view(now) as view:
-            waiting = view.pending_jobs(), view.pending_enrichments()
+            # a passage needs vectors; with another embedder than the store's it is left to other processes
+            jobs_waiting = view.pending_jobs() if view.space() == self._core.identity() else 0
+            waiting = jobs_waiting, view.pending_enrichments()
         # a look costs no write; a claim is one
         if not waiting[0] and not (self._enrich and waiting[1]):
             return None, None
@@ -115,14 +120,13 @@ class Worker:
             return None, tx.claim_enrichment(self.name, JOB_LEASE_SECONDS)
 
     @contextlib.contextmanager
-    def _heartbeat(self, request_id: str) -> Generator[None]:
+    def _heartbeat(self) -> Generator[None]:
         ended = threading.Event()
 
         def beat() -> None:
             while not ended.wait(JOB_LEASE_SECONDS / 3):
                 with contextlib.suppress(StorageError), self._core.store.transaction(self._core.clock.now()) as tx:
-                    if not tx.renew_job(request_id, self.name, JOB_LEASE_SECONDS):
-                        return
+                    tx.renew(self.name, JOB_LEASE_SECONDS)
 
         thread = threading.Thread(target=beat, name="velesdb-memory-heartbeat", daemon=True)
         thread.start()

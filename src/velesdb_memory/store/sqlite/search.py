@@ -6,6 +6,7 @@ import json
 import math
 import sqlite3
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from .codes import Codec, Rows, approximate, best
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..base import Predicate
-    from .spaces import SpaceRow, Spaces
+    from .spaces import SpaceRow
 
 # rows checked, besides the last ones, when a process first uses the files
 _RERANK_ALL: Final = 256  # up to this many matches are ranked without a scan
@@ -31,13 +32,19 @@ class Ranked(NamedTuple):
     """Live facts with their exact scores, best first, ties by smaller id."""
 
     ids: list[int]
-    slots: list[int]
     scores: list[float]
     confidences: list[float | None]
 
 
 class Damaged(Exception):
     """The code files do not agree with the vectors."""
+
+
+def unpack(vectors: Sequence[bytes], dimension: int) -> NDArray[np.float32]:
+    """Stored vectors as an array of shape (n, dimension)."""
+    import numpy as np
+
+    return np.frombuffer(b"".join(vectors), "<f4").reshape(len(vectors), dimension)
 
 
 def cosines(vectors: NDArray[np.float32], vector: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -53,14 +60,12 @@ class Search:
 
     def __init__(
         self,
-        spaces: Spaces,
         connection: sqlite3.Connection,
         space: SpaceRow,
         vector: NDArray[np.float32],
         limit: int,
         now: int,
     ) -> None:
-        self._spaces = spaces
         self._connection = connection
         self._space = space
         self._vector = vector
@@ -111,13 +116,17 @@ class Search:
             ranked, vectors = self._rank(rows, chosen, approximations, holds)
             if len(order) == len(scores):
                 if self.suspicious and holds is None and places is None:
-                    self._require(vectors == self._space.rows - self._space.dead)
+                    self._require(vectors == self._space.rows - self._space.dead and self._ordered(rows.slots))
                 return ranked
             if len(ranked.ids) >= self._limit and ranked.scores[-1] >= approximations.min() + margin:
                 return ranked
             if holds is not None and count > _WALK:
                 return None
             count *= 4
+
+    def _ordered(self, slots: NDArray[np.uint32]) -> bool:
+        last = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'memory'").fetchone()
+        return bool((slots[1:] > slots[:-1]).all()) and (not len(slots) or int(slots[-1]) <= last[0])
 
     def _require(self, true: bool) -> None:
         if not true:
@@ -148,29 +157,24 @@ class Search:
         candidates: list[int] = rows.slots[places].tolist()
         if holds is not None:
             candidates = [slot for slot, metadata in metadata_of(self._connection, candidates) if holds(metadata)]
-        slots, vectors = self._spaces.vectors(self._connection, self._space, candidates)
-        live = {
-            slot: (memory_id, confidence)
-            for slot, memory_id, confidence in self._connection.execute(
-                "SELECT m.slot, m.id, m.confidence FROM json_each(?) AS wanted"
-                " CROSS JOIN memory AS m ON m.slot = wanted.value"
-                " WHERE m.kind = 0 AND (m.expires_at IS NULL OR m.expires_at > ?)",
-                (json.dumps(slots), self._now),
-            )
-        }
-        exact = cosines(vectors, self._vector)
-        if approximations is not None and slots:
-            self._compare(rows.slots[places], approximations, slots, exact)
-        found = [(score, *live[slot], slot) for slot, score in zip(slots, exact.tolist(), strict=True) if slot in live]
-        found.sort(key=lambda hit: (-hit[0], hit[1]))
+        fetched = self._connection.execute(
+            "SELECT wanted.value, e.vector, m.id, m.confidence, m.expires_at FROM json_each(?) AS wanted"
+            " CROSS JOIN embedding AS e ON e.key = wanted.value + ?"
+            " LEFT JOIN memory AS m ON m.slot = wanted.value AND m.kind = 0",
+            (json.dumps(candidates), self._space.key(0)),
+        ).fetchall()
+        exact = cosines(unpack([row[1] for row in fetched], self._space.dimension), self._vector)
+        if approximations is not None and fetched:
+            self._compare(rows.slots[places], approximations, [row[0] for row in fetched], exact)
+        found = [
+            (-score, memory_id, confidence)
+            for score, (_, _, memory_id, confidence, expires_at) in zip(exact.tolist(), fetched, strict=True)
+            if memory_id is not None and (expires_at is None or expires_at > self._now)
+        ]
+        found.sort(key=itemgetter(0, 1))
         del found[self._limit :]
-        ranked = Ranked(
-            [hit[1] + 2**63 for hit in found],
-            [hit[3] for hit in found],
-            [hit[0] for hit in found],
-            [hit[2] for hit in found],
-        )
-        return ranked, len(slots)
+        ranked = Ranked([hit[1] + 2**63 for hit in found], [-hit[0] for hit in found], [hit[2] for hit in found])
+        return ranked, len(fetched)
 
     def _compare(
         self,

@@ -19,7 +19,7 @@ from ...machine import boot_id
 from ..base import Space
 from .codes import Codec, CodeFiles, Rows
 from .connection import Database
-from .search import Damaged, Ranked, Search
+from .search import Damaged, Ranked, Search, unpack
 
 if TYPE_CHECKING:
     import numpy as np
@@ -126,15 +126,12 @@ class Spaces:
         self, connection: sqlite3.Connection, space: SpaceRow, slots: Sequence[int]
     ) -> tuple[list[int], NDArray[np.float32]]:
         """The exact vectors among ``slots``: the slots found, and an array of shape (found, dimension)."""
-        import numpy as np
-
         rows = connection.execute(
             "SELECT wanted.value, e.vector FROM json_each(?) AS wanted"
             " CROSS JOIN embedding AS e ON e.key = wanted.value + ?",
             (json.dumps(slots), space.key(0)),
         ).fetchall()
-        joined = b"".join([row[1] for row in rows])
-        return [row[0] for row in rows], np.frombuffer(joined, "<f4").reshape(len(rows), space.dimension)
+        return [row[0] for row in rows], unpack([row[1] for row in rows], space.dimension)
 
     # -- searching ----------------------------------------------------------------------------------------------
 
@@ -149,12 +146,12 @@ class Spaces:
         """The ``limit`` live facts nearest to ``vector`` among those that satisfy ``where``; complete and exact."""
         space = self.active(connection)
         if space is None or limit < 1:
-            return Ranked([], [], [], [])
+            return Ranked([], [], [])
         for suspicious in (True, False):
             space, rows = self.rows(connection, space)
             if not len(rows.slots):
-                return Ranked([], [], [], [])
-            search = Search(self, connection, space, vector, limit, now)
+                return Ranked([], [], [])
+            search = Search(connection, space, vector, limit, now)
             # what does not add up after a rebuild is no damage of the files
             search.suspicious = suspicious
             try:

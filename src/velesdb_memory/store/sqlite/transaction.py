@@ -12,7 +12,7 @@ import msgspec
 from ...analysis import terms
 from ...errors import IdCollision
 from ...ids import edge_id
-from ..base import Attribute, Edge, JobRecord, Kind, Record, Space
+from ..base import Attribute, Edge, JobRecord, Kind, Record, Refusal, Space
 from . import facets, lexical
 from .spaces import Spaces
 from .view import LIVE, RECORD, SHIFT, JobBody, SqliteView, edge_of, job_of, record_of
@@ -239,6 +239,12 @@ class SqliteTransaction(SqliteView):
         one("DELETE FROM edge_source WHERE edge = ?", (number - SHIFT,))
         return one("DELETE FROM edge WHERE id = ?", (number - SHIFT,)).rowcount
 
+    def refuse(self, refusal: Refusal) -> None:
+        self._connection.execute(
+            "INSERT OR IGNORE INTO edge_refused (edge, src, dst, fact) VALUES (?, ?, ?, ?)",
+            tuple(number - SHIFT for number in (refusal.edge, refusal.source, refusal.target, refusal.fact)),
+        )
+
     def teach(self, attribute: Attribute) -> None:
         fact = None if attribute.fact is None else attribute.fact - SHIFT
         # a value that is taught again counts as the latest
@@ -264,18 +270,13 @@ class SqliteTransaction(SqliteView):
             "UPDATE job SET state = 'running', worker = ?, leased_until = ?, attempts = attempts + 1"
             " WHERE request_id = (SELECT request_id FROM job WHERE ended_at IS NULL AND leased_until <= ?"
             " AND (extraction IS NOT NULL OR accepted_at < ? OR extractor IN (SELECT value FROM json_each(?)))"
-            f" ORDER BY accepted_at, request_id LIMIT 1) RETURNING {_CLAIMED}",
+            f" ORDER BY accepted_at, rowid LIMIT 1) RETURNING {_CLAIMED}",
             (worker, self.now + lease_seconds, self.now, self.now - patience, json.dumps(list(extractors))),
         ).fetchone()
         return None if row is None else job_of(row)
 
-    def renew_job(self, request_id: str, worker: str, lease_seconds: int) -> bool:
-        return bool(
-            self._connection.execute(
-                "UPDATE job SET leased_until = ? WHERE request_id = ? AND worker = ? AND ended_at IS NULL",
-                (self.now + lease_seconds, request_id, worker),
-            ).rowcount
-        )
+    def renew(self, worker: str, lease_seconds: int) -> int:
+        return self._lease(worker, "leased_until = ?", (self.now + lease_seconds,))
 
     def save_extraction(self, request_id: str, worker: str, extraction: bytes) -> bool:
         return bool(
@@ -295,11 +296,13 @@ class SqliteTransaction(SqliteView):
         )
 
     def release(self, worker: str) -> int:
+        return self._lease(worker, "leased_until = 0, worker = NULL", ())
+
+    def _lease(self, worker: str, change: str, values: tuple[int, ...]) -> int:
+        tables = ("job", "enrichment")
         return sum(
-            self._connection.execute(
-                f"UPDATE {table} SET leased_until = 0, worker = NULL WHERE worker = ?", (worker,)
-            ).rowcount
-            for table in ("job", "enrichment")
+            self._connection.execute(f"UPDATE {table} SET {change} WHERE worker = ?", (*values, worker)).rowcount
+            for table in tables
         )
 
     def expire_jobs(self, before: int, keep: int) -> int:
@@ -309,10 +312,14 @@ class SqliteTransaction(SqliteView):
             (before, keep),
         ).rowcount
 
-    def queue_enrichment(self, fact: int) -> None:
-        self._connection.execute(
-            "INSERT INTO enrichment (fact) VALUES (?) ON CONFLICT (fact) DO NOTHING", (fact - SHIFT,)
-        )
+    def queue_enrichment(self, fact: int, limit: int) -> bool:
+        one = self._connection.execute
+        if one("SELECT 1 FROM enrichment WHERE fact = ?", (fact - SHIFT,)).fetchone():
+            return True
+        if self.pending_enrichments() >= limit:
+            return False
+        one("INSERT INTO enrichment (fact) VALUES (?)", (fact - SHIFT,))
+        return True
 
     def claim_enrichment(self, worker: str, lease_seconds: int) -> Record | None:
         # a fact that was forgotten takes its row along; one that has expired waits for the sweeper

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from ...limits import MAX_ID
-from ..base import NOBODY, Attribute, Counts, Edge, Hit, JobRecord, Kind, Predicate, Record, Space
+from ..base import NOBODY, Attribute, Counts, Edge, Hit, JobRecord, Kind, Predicate, Record, Refusal, Space
 from . import facets, lexical
 from .codes import ranking
 from .search import cosines
@@ -231,6 +231,10 @@ class SqliteView:
         row = self._connection.execute("SELECT stated FROM edge WHERE id = ?", (edge_id - SHIFT,)).fetchone()
         facts = self._connection.execute("SELECT fact FROM edge_source WHERE edge = ?", (edge_id - SHIFT,))
         return bool(row and row[0]), [fact + SHIFT for (fact,) in facts]
+
+    def refusals(self) -> list[Refusal]:
+        rows = self._connection.execute("SELECT edge, src, dst, fact FROM edge_refused ORDER BY edge, fact")
+        return [Refusal(*(number + SHIFT for number in row)) for row in rows]
 
     def attributes(self, hub: int) -> list[Attribute]:
         rows = self._connection.execute(

@@ -122,7 +122,7 @@ CREATE TABLE job (
     body        BLOB NOT NULL,
     extraction  BLOB
 );
-CREATE INDEX job_pending ON job (accepted_at, request_id) WHERE ended_at IS NULL;
+CREATE INDEX job_pending ON job (accepted_at) WHERE ended_at IS NULL;
 CREATE INDEX job_ended ON job (ended_at) WHERE ended_at IS NOT NULL;
 
 CREATE TABLE enrichment (

@@ -1,0 +1,39 @@
+"""Fixtures of the behaviour tests."""
+
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.jobs import Opener
+from velesdb_memory import Link, MemoryService
+from velesdb_memory.testing import FixedClock, FixedEmbedder
+
+
+@pytest.fixture
+def service(folder: Path, clock: FixedClock) -> Iterator[Opener]:
+    """Opens the test's store with an extractor of one's own."""
+    opened: list[MemoryService] = []
+
+    def open_one(extractor: Any = None, **arguments: Any) -> MemoryService:
+        arguments = {"embedder": FixedEmbedder(), "clock": clock} | arguments
+        opened.append(MemoryService(folder, extractor=extractor, **arguments))
+        return opened[-1]
+
+    yield open_one
+    for memory in opened:
+        memory.close()
+
+
+@pytest.fixture
+def friday(memory: MemoryService) -> MemoryService:
+    """The example of memory.md §6: one fact leads to another that shares no word with the question."""
+    zebra = memory.remember("zebra unrelated words")
+    memory.remember("deploy pipeline broke on friday", links=[Link(zebra, "caused_by")])
+    memory.remember("deploy checklist")
+    memory.remember("pipeline color scheme")
+    return memory
