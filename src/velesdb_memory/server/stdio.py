@@ -206,16 +206,20 @@ class _Session:
         return not writer.is_alive()
 
     def _stop(self, grace: float, reason: str = "") -> None:
-        """Take no more requests; leave when the rest is answered, or when the shortest grace is over."""
-        deadline = monotonic() + grace
+        """Take no more requests; leave when the rest is answered, or when the shortest grace is over.
+
+        A second wish to end means that the first takes too long.
+        """
         self.reason = self.reason or reason
-        self._deadline = deadline if self._deadline is None else min(self._deadline, deadline)
+        if self._deadline is None:
+            self._deadline = monotonic() + grace
+        else:
+            self._deadline = min(self._deadline, monotonic() + HURRY)
         self._changed.set()
 
     def _handle_signals(self) -> None:
         def stop() -> None:
-            # a second wish to end means that the first took too long
-            self._stop(SIGNALLED if self._deadline is None else HURRY, "stopped by a signal")
+            self._stop(SIGNALLED, "stopped by a signal")
 
         def interrupt(_: int, __: object) -> None:
             self._loop.call_soon_threadsafe(stop)
