@@ -153,7 +153,7 @@ def test_D11_a_filtered_search_is_complete_at_every_selectivity(memory: MemorySe
 def tight(monkeypatch: pytest.MonkeyPatch) -> None:
     """The widths of a search as they would be in a store a hundred times as large."""
     for name, value in {
-        "MATERIALISE": 10,
+        "broad_from": lambda rows: 10,
         "_RERANK_ALL": 4,
         "_WALK": 128,
     }.items():

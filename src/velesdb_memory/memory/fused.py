@@ -47,7 +47,7 @@ class _Fusion(msgspec.Struct, frozen=True):
 
 
 class _Candidate(msgspec.Struct):
-    record: Record
+    id: int
     cosine: float = 0.0
     vector: float = 0.0
     lexical: float = 0.0
@@ -170,15 +170,15 @@ def _search(
         vector = None
         warnings.append(f"searched by words and links only: {mismatch}")
     with core.store.view(core.clock.now()) as view:
-        candidates = _Fuse(view, fusion, where)
         if vector is not None:
             core.require_space(view)
-        ranked = candidates.rank(vector, text)[:cut]
-    return Recollections([_recollection(candidate, fusion.explain) for candidate in ranked], warnings)
+        ranked = _Fuse(view, fusion, where).rank(vector, text)[:cut]
+        records = view.get_many([candidate.id for candidate in ranked])
+    found = [_recollection(candidate, records[candidate.id], fusion.explain) for candidate in ranked]
+    return Recollections(found, warnings)
 
 
-def _recollection(candidate: _Candidate, explain: bool) -> Recollection:
-    record = candidate.record
+def _recollection(candidate: _Candidate, record: Record, explain: bool) -> Recollection:
     signals = Signals(candidate.vector, candidate.lexical, candidate.graph) if explain else None
     return Recollection(record.id, candidate.cosine, record.content, checks.visible(record.metadata), signals)
 
@@ -212,19 +212,18 @@ class _Fuse:
         else:
             cosines_of_words = {}
         pool = [*cosines, *(memory_id for memory_id in words if memory_id not in cosines)]
-        records = self._view.get_many(pool)
         best_cosine = max([_SMALLEST, *cosines.values()])
         best_words = max([_SMALLEST, *words.values()])
         for memory_id in pool:
             cosine = cosines.get(memory_id, cosines_of_words.get(memory_id, 0.0))
             self._candidates[memory_id] = _Candidate(
-                records[memory_id],
+                memory_id,
                 cosine,
                 min(1.0, max(cosine, 0.0) / best_cosine),
                 words.get(memory_id, 0.0) / best_words,
             )
-        if pool:
-            self._reach(records[pool[0]])
+        if pool and self._fusion.hops:
+            self._reach(self._view.get_many(pool[:1])[pool[0]])
         ranked = list(self._candidates.values())
         # stable: equal scores keep the order of the pool, then that of the walk
         ranked.sort(key=self._fused, reverse=True)
@@ -239,15 +238,13 @@ class _Fuse:
 
     def _reach(self, seed: Record) -> None:
         """Weigh what the graph reaches from the best match, and add what the pool does not hold."""
-        if not self._fusion.hops:
-            return
         result = walk(self._view, seed, self._fusion.hops)
         reached = [record for record, hop in result.found.values() if hop and record.kind is Kind.FACT]
         kept = {record.id for record in self._view.matching([record.id for record in reached], self._where)}
         weights = self._weights(result)
         for record in reached:
             if record.id in kept:
-                candidate = self._candidates.setdefault(record.id, _Candidate(record))
+                candidate = self._candidates.setdefault(record.id, _Candidate(record.id))
                 candidate.graph = weights.get(record.id, 1.0)
 
     def _weights(self, result: Walk) -> dict[int, float]:
@@ -256,7 +253,7 @@ class _Fuse:
         mentions = [edge for edge in result.edges if edge.relation == MENTIONS]
         if not mentions:
             return {}
-        total = self._view.counts().records
+        total = self._view.records()
         rarity: dict[int, float] = {}
         weights: dict[int, float] = {}
         for edge in mentions:

@@ -106,11 +106,10 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """Live facts, live edges, and all live records, internal ones included."""
+    """Live facts, and live edges."""
 
     facts: int
     edges: int
-    records: int
 
 
 class JobRecord(msgspec.Struct, frozen=True):
@@ -194,6 +193,10 @@ class StoreView(Protocol):
 
     def degree(self, memory_id: int) -> int:
         """How many live records the outgoing edges reach, parallel edges counted each."""
+        ...
+
+    def records(self) -> int:
+        """How many records are stored, internal ones and those that expired a moment ago included."""
         ...
 
     def page(

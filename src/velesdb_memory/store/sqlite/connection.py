@@ -22,6 +22,7 @@ APPLICATION_ID: Final = 0x564D454D  # "VMEM"
 BUSY_SECONDS: Final = 30
 _FORK_PATIENCE: Final = 5  # seconds that a fork waits for other threads
 _CACHE_KIB: Final = 32_768
+_MAPPED_BYTES: Final = 2**31  # reads that miss the cache come from the page cache without a copy
 _CHECKPOINT_PAGES: Final = 4_000
 _CANTOPEN: Final = 14
 _HEADER: Final = b"SQLite format 3\0"
@@ -122,6 +123,7 @@ class Database:
                 connection.execute(f"PRAGMA synchronous = {self._synchronous}")
                 connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
                 connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+                connection.execute(f"PRAGMA mmap_size = {_MAPPED_BYTES}")
                 connection.execute("PRAGMA temp_store = memory")
             except BaseException:
                 connection.close()

@@ -38,8 +38,15 @@ _TYPES: Final = {"i": "number", "u": "number", "f": "number", "s": "string", "b"
 _ORDER: Final[dict[str, Callable[[Any, Any], bool]]] = {"lt": lt, "le": le, "gt": gt, "ge": ge}
 _SQL: Final = {"lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
-# Up to this many matches are fetched as a set; beyond it a search walks its ranking and checks what it meets
-MATERIALISE: Final = 20_000
+# A filter that matches a sixth of the store is broad: a search walks its ranking and checks what it meets. It is never
+# broad up to the first number, and always beyond the second. What matches fewer facts is fetched as a set.
+FETCHED_AT_LEAST: Final = 4_096
+FETCHED_AT_MOST: Final = 20_000
+
+
+def broad_from(rows: int) -> int:
+    """How many matches make a filter broad in a store of ``rows`` facts."""
+    return max(FETCHED_AT_LEAST, min(FETCHED_AT_MOST, rows // 6))
 
 
 def canonical_json(value: Any) -> str:
@@ -179,14 +186,16 @@ def matching_slots(
     broad: list[Predicate] = []
     for predicate in where:
         sql, values = _select(predicate)
-        limited = sql if cap is None else f"SELECT slot FROM ({sql}) LIMIT {cap + 1}"
-        # one text is much quicker to take out of SQLite than many rows
-        text: str | None = connection.execute(f"SELECT group_concat(slot) FROM ({limited})", values).fetchone()[0]
-        slots = np.sort(np.fromstring(text or "", dtype=np.int64, sep=",").astype(np.uint32))
-        if cap is not None and len(slots) > cap:
+        beyond = f"SELECT 1 FROM ({sql}) LIMIT 1 OFFSET {cap}"
+        if cap is not None and connection.execute(beyond, values).fetchone():
             broad.append(predicate)
-        else:
-            found = slots if found is None else np.intersect1d(found, slots, assume_unique=True)
+            continue
+        # one text is much quicker to take out of SQLite than many rows
+        text: str | None = connection.execute(f"SELECT group_concat(slot) FROM ({sql})", values).fetchone()[0]
+        slots = np.fromstring(text or "", dtype=np.int64, sep=",").astype(np.uint32)
+        if not (slots[1:] > slots[:-1]).all():
+            slots.sort()
+        found = slots if found is None else np.intersect1d(found, slots, assume_unique=True)
     return found if found is None or not broad else _checked(connection, found, broad)
 
 

@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from .codes import Codec, Rows, approximate, best
-from .facets import MATERIALISE, Test, matcher, matching_slots, metadata_of
+from .facets import Test, broad_from, matcher, matching_slots, metadata_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 # rows checked, besides the last ones, when a process first uses the files
 _RERANK_ALL: Final = 256  # up to this many matches are ranked without a scan
+_GATHER: Final = 16  # a row that is copied out costs as much as this many that are scanned in place
 _OVERFETCH: Final = 48  # candidates beyond those wanted, for the rounding of codes
 _MIN_FETCH: Final = 96
 _WALK: Final = 8_192  # candidates checked against a broad filter before it is answered as a set
@@ -74,7 +75,7 @@ class Search:
         self.suspicious = True
 
     def run(self, rows: Rows, where: Sequence[Predicate]) -> Ranked:
-        matched = matching_slots(self._connection, where, MATERIALISE) if where else None
+        matched = matching_slots(self._connection, where, broad_from(self._space.rows)) if where else None
         if matched is not None:
             return self._among(rows, matched)
         return self._walk(rows, None, matcher(where) if where else None) or self._among(
@@ -86,9 +87,8 @@ class Search:
         import numpy as np
 
         assert slots is not None
-        places = np.searchsorted(rows.slots, slots)
-        places = places[places < len(rows.slots)]
-        places = places[np.isin(rows.slots[places], slots)]
+        places = np.minimum(np.searchsorted(rows.slots, slots), len(rows.slots) - 1)
+        places = places[rows.slots[places] == slots]
         if self.suspicious and len(places) != len(slots):
             raise Damaged
         if len(places) <= _RERANK_ALL:
@@ -137,7 +137,7 @@ class Search:
         import numpy as np
 
         codes, scales = Codec(self._space.dimension, self._space.seed).encode(self._vector[None, :])
-        if places is not None and len(places) * 4 < len(rows.slots):
+        if places is not None and len(places) * _GATHER < len(rows.slots):
             scores = approximate(codes[0], rows.codes[places], rows.scales[places])
         else:
             scores = approximate(codes[0], rows.codes, rows.scales)

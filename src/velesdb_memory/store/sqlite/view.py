@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SHIFT: Final = 2**63  # ids are kept less this, so that SQL's signed order is the unsigned order
+_KINDS: Final[tuple[Kind, ...]] = tuple(Kind)
 RECORD: Final = "m.id, m.kind, m.content, m.metadata, m.dated, m.confidence, m.successes, m.failures, m.expires_at"
 LIVE: Final = "(m.expires_at IS NULL OR m.expires_at > ?)"
 # An edge counts while a caller stated it or somebody who taught it is live; it is live only with both its ends
@@ -34,7 +35,7 @@ _JOB: Final = "request_id, fingerprint, extractor, state, accepted_at, attempts,
 
 def record_of(row: Sequence[Any]) -> Record:
     """A record from the columns of ``RECORD``."""
-    return Record(row[0] + SHIFT, Kind(row[1]), row[2], msgspec.json.decode(row[3]), bool(row[4]), *row[5:9])
+    return Record(row[0] + SHIFT, _KINDS[int(row[1])], row[2], msgspec.json.decode(row[3]), bool(row[4]), *row[5:9])
 
 
 def edge_of(row: Sequence[Any]) -> Edge:
@@ -128,7 +129,7 @@ class SqliteView:
     ) -> list[Hit]:
         import numpy as np
 
-        matched = facets.matching_slots(self._connection, where, facets.MATERIALISE) if where else None
+        matched = facets.matching_slots(self._connection, where, facets.FETCHED_AT_MOST) if where else None
         if matched is not None:
             held = np.isin(slots, matched, assume_unique=True)
             slots, scores, where = slots[held], scores[held], ()
@@ -206,7 +207,22 @@ class SqliteView:
         ).fetchall()
         return [edge_of(row) for row in rows[:limit]], seen > scan or len(rows) > limit
 
+    def _has_expired(self) -> bool:
+        row = self._connection.execute(
+            "SELECT 1 FROM memory WHERE expires_at IS NOT NULL AND expires_at <= ? LIMIT 1", (self.now,)
+        ).fetchone()
+        return row is not None
+
+    def records(self) -> int:
+        internal = self._connection.execute("SELECT count(*) FROM memory WHERE kind <> 0").fetchone()[0]
+        return lexical.totals(self._connection)[0] + internal
+
     def degree(self, memory_id: int) -> int:
+        if not self._has_expired():
+            # the index alone can tell, twenty times as quickly
+            return self._connection.execute(
+                "SELECT count(*) FROM edge WHERE src = ?", (memory_id - SHIFT,)
+            ).fetchone()[0]
         return self._connection.execute(
             f"SELECT count(*) FROM edge AS e CROSS JOIN memory AS m ON m.id = e.dst WHERE e.src = ? AND {LIVE}",
             (memory_id - SHIFT, self.now),
@@ -255,7 +271,7 @@ class SqliteView:
             return [], False
         low = (0 if after is None else after + 1) - SHIFT
         kinds = "" if include_internal else " AND m.kind = 0"
-        slots = facets.matching_slots(self._connection, where, facets.MATERIALISE) if where else None
+        slots = facets.matching_slots(self._connection, where, facets.FETCHED_AT_MOST) if where else None
         if slots is not None and not include_internal:
             rows = self._connection.execute(
                 f"SELECT {RECORD} FROM json_each(?) AS wanted CROSS JOIN memory AS m ON m.slot = wanted.value"
@@ -294,7 +310,7 @@ class SqliteView:
                 f" WHERE NOT {HELD})",
                 (self.now, self.now),
             ).fetchone()[0]
-        return Counts(records - internal - expired[0] + expired[1], edges, records - expired[0])
+        return Counts(records - internal - expired[0] + expired[1], edges)
 
     def tally(self, name: str) -> int:
         row = self._connection.execute("SELECT value FROM tally WHERE name = ?", (name,)).fetchone()
