@@ -33,6 +33,7 @@ lint: setup
 
 bench: setup
 	$(BIN)/python benchmarks/speed.py $(SIZES)
+	$(BIN)/python benchmarks/chains.py
 	$(if $(DATA),$(BIN)/python benchmarks/retrieval.py $(DATA))
 
 docs: setup

@@ -7,11 +7,13 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
+
+import pytest
 
 VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 MODERN = "2026-07-28"
@@ -59,6 +61,9 @@ def environment(store: Path, **extra: str) -> dict[str, str]:
     ours = ("VELESDB_MEMORY_", "PYTHONUNBUFFERED")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     return {**inherited, "VELESDB_MEMORY_PATH": str(store), "VELESDB_MEMORY_QUIET": "1", **extra}
+
+
+Call = Callable[..., dict[str, Any]]
 
 
 class ToolError(Exception):
@@ -198,3 +203,11 @@ class Server:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def refusal(call: Call, tool: str, /, **arguments: Any) -> str:
+    with pytest.raises(ToolError) as caught:
+        call(tool, **arguments)
+    assert caught.value.code == INVALID_PARAMS
+    assert "\n" not in caught.value.message
+    return caught.value.message

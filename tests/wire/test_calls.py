@@ -3,38 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
-import jsonschema
 import pytest
 
 from velesdb_memory.ids import edge_id, fact_id
-from wire.client import INTERNAL_ERROR, INVALID_PARAMS, PATIENCE, Server, ToolError
+from wire.client import INTERNAL_ERROR, INVALID_PARAMS, PATIENCE, Call, Server, ToolError, refusal
 
-Call = Callable[..., dict[str, Any]]
 ABSENT = str(2**64 - 1)
-
-
-@pytest.fixture(scope="module")
-def call(server: Server, tools: dict[str, Any]) -> Call:
-    """Call a tool; every answer is checked against the schema that was published."""
-
-    def checked(tool: str, /, **arguments: Any) -> dict[str, Any]:
-        result = server.call_with(tool, arguments)
-        jsonschema.validate(result, tools[tool]["outputSchema"])
-        return result
-
-    return checked
-
-
-def refusal(call: Call, tool: str, /, **arguments: Any) -> str:
-    with pytest.raises(ToolError) as caught:
-        call(tool, **arguments)
-    assert caught.value.code == INVALID_PARAMS
-    assert "\n" not in caught.value.message
-    return caught.value.message
 
 
 def remember(call: Call, fact: str, **arguments: Any) -> str:
