@@ -52,7 +52,7 @@ def _embedder(settings: Settings, model: str | None, dimension: int | None) -> F
         "embedder",
         False,
         f"{mine} runs, but {model} ({dimension} dimensions) filled the store: searches refuse",
-        "set VELESDB_MEMORY_EMBEDDER back, or run `velesdb-memory migrate-embeddings`",
+        "set VELESDB_MEMORY_EMBEDDER back; or `export`, and `import` into a new store, which embeds every fact again",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import date
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
@@ -26,6 +26,10 @@ from .core import Core
 from .graph import Walk, walk
 from .recall import pool_size
 from .wiring import MENTIONS
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 _SMALLEST: Final = 2.22e-16  # no score to normalise by is smaller: a pool of zeros stays zeros
 
@@ -197,25 +201,22 @@ class _Fuse:
         self._where = where
         self._candidates: dict[int, _Candidate] = {}
 
-    def rank(self, vector: object, text: str) -> list[_Candidate]:
-        cosines: dict[int, float] = {}
-        if vector is not None:
-            hits = self._view.nearest(vector, self._fusion.pool, self._where)  # pyright: ignore[reportArgumentType]
-            cosines = {hit.id: hit.score for hit in hits}
+    def rank(self, vector: NDArray[np.float32] | None, text: str) -> list[_Candidate]:
+        """All candidates, best first; ``vector`` None leaves words and links to find them."""
+        hits = [] if vector is None else self._view.nearest(vector, self._fusion.pool, self._where)
+        cosines = {hit.id: hit.score for hit in hits}
         words: dict[int, float] = {}
         if self._fusion.lexical_boost:
             found = self._view.lexical(terms(text), self._fusion.pool, self._where, list(cosines))
             words = {hit.id: hit.score for hit in found}
-        if vector is not None:
-            fresh = [memory_id for memory_id in words if memory_id not in cosines]
-            cosines_of_words = self._view.cosines(vector, fresh)  # pyright: ignore[reportArgumentType]
-        else:
-            cosines_of_words = {}
-        pool = [*cosines, *(memory_id for memory_id in words if memory_id not in cosines)]
         best_cosine = max([_SMALLEST, *cosines.values()])
         best_words = max([_SMALLEST, *words.values()])
+        if vector is not None:
+            # what only the words found has a similarity too
+            cosines |= self._view.cosines(vector, [memory_id for memory_id in words if memory_id not in cosines])
+        pool = list(dict.fromkeys((*cosines, *words)))
         for memory_id in pool:
-            cosine = cosines.get(memory_id, cosines_of_words.get(memory_id, 0.0))
+            cosine = cosines.get(memory_id, 0.0)
             self._candidates[memory_id] = _Candidate(
                 memory_id,
                 cosine,

@@ -154,7 +154,7 @@ class _Import:
         numbered = ((number, line) for number, line in enumerate(marked, 1) if trim(line))
         done = 0
         for batch in in_pages(numbered, _BATCH):
-            self._take(cast("list[tuple[int, str]]", batch))
+            self._take(batch)
             done += len(batch)
             if self._progress:
                 self._progress(done)

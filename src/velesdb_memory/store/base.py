@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -31,6 +31,8 @@ class Kind(IntEnum):
     EVENT = 3
     WORKING = 4
 
+
+T = TypeVar("T")
 
 # The teacher of what a passage without any fact says: it is never forgotten, so nothing takes that back
 NOBODY: Final = 0
@@ -321,9 +323,9 @@ class MemoryStore(Protocol):
     def close(self) -> None: ...
 
 
-def in_pages(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+def in_pages(items: Iterable[T], size: int) -> Iterator[list[T]]:
     """``items`` in lists of up to ``size``."""
-    page: list[Any] = []
+    page: list[T] = []
     for item in items:
         page.append(item)
         if len(page) == size:
