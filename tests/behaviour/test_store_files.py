@@ -476,3 +476,13 @@ def test_D6_a_full_disk_costs_the_one_write_and_nothing_else(open_memory: Opener
     assert {entry.id for entry in listed(memory, limit=1_000)} == {*outcome["stored"], outcome["after"]}
     assert contents(memory.recall("there is room again", 1)) == ["there is room again"]
     assert_sound(memory)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX permissions")
+def test_what_is_remembered_is_readable_by_its_user_only(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir(mode=0o755)
+    with MemoryService(shared) as memory:
+        memory.remember("a secret")
+        modes = {path.name: path.stat().st_mode & 0o077 for path in shared.iterdir()}
+    assert set(modes.values()) == {0}, modes

@@ -49,7 +49,7 @@ class Worker:
         """Tell the thread that there is something to do."""
         self._wake.set()
 
-    def stop(self, timeout: float = 2.0) -> None:
+    def stop(self, timeout: float = 1.0) -> None:
         """Stop taking work. What is under way for longer than ``timeout`` seconds is given back: any worker redoes
         it."""
         self._stop.set()
@@ -80,7 +80,8 @@ class Worker:
             except Exception as error:
                 # a full disk or a busy store passes, and the queue is still there; text that is not ours may quote it
                 reason = error if isinstance(error, VelesMemoryError) else type(error).__name__
-                print(f"velesdb-memory: background work waits: {reason}", file=sys.stderr)
+                if not self._stop.is_set():
+                    print(f"velesdb-memory: background work waits: {reason}", file=sys.stderr)
             self._wake.wait(_IDLE_SECONDS)
 
     def _step(self, report: Report | None) -> bool:

@@ -240,6 +240,7 @@ def prepare(database: Database) -> None:
             head = file.read(len(_HEADER))
     except FileNotFoundError:
         head = b""
+        _create(path)
     except OSError as error:
         raise StoreUnwritable(f"{path} cannot be read: {error.strerror}") from error
     if head not in (b"", _HEADER):
@@ -268,6 +269,14 @@ def prepare(database: Database) -> None:
                     connection.execute(statement)
                 connection.execute(f"PRAGMA user_version = {number}")
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+
+
+def _create(path: Path) -> None:
+    # SQLite gives its other files the permissions of this one; what an agent remembers is its user's business only
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    except OSError as error:
+        raise StoreUnwritable(f"{path} cannot be created: {error.strerror}") from error
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:
