@@ -57,8 +57,8 @@ class Core:
                 f"the store at {self.store.location} was filled by {theirs}, but the configured embedder is "
                 f"{mine.model} ({mine.dimension} dimensions). Their vectors cannot be compared: go back to the former "
                 "embedder (VELESDB_MEMORY_EMBEDDER), or change the store over with "
-                "`velesdb-memory migrate-embeddings` (which this version lacks: `export`, then `import` into a new store). "
-                "Listing, filters, links and export keep working meanwhile"
+                "`velesdb-memory migrate-embeddings` (which this version lacks: `export`, then `import` into a new "
+                "store). Listing, filters, links and export keep working meanwhile"
             )
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
