@@ -365,7 +365,7 @@ def test_k_and_pool_are_capped_at_a_thousand() -> None:
 
             vectors = memory._core.embed([f"note {number}" for number in range(1_010)])
             for number, vector in enumerate(vectors):
-                put_fact(tx, f"note {number}", {}, vector, None)
+                put_fact(tx, fact_id(f"note {number}"), f"note {number}", {}, vector, None)
         assert len(memory.recall_fused("note", 5_000)) == 1_000
         assert len(memory.recall_fused("note", 5_000, None, FusionOptions(pool=5_000, lexical_boost=0.0))) == 1_000
 

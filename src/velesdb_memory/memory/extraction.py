@@ -141,7 +141,8 @@ class Plan:
         """Write the facts and wire them, inside the caller's transaction."""
         ids: list[int] = []
         for text, topics in self.facts:
-            number = put_fact(tx, text, metadata, vectors[text], expires_at, today)
+            number = fact_id(text)
+            put_fact(tx, number, text, metadata, vectors[text], expires_at, today)
             wiring.wire_topics(tx, number, topics, number)
             ids.append(number)
         self._wire(tx, _Teachers(self.facts))

@@ -42,7 +42,7 @@ def remember(
     with core.store.transaction(now) as tx:
         core.require_space(tx)
         _require_targets(tx, wanted, number)
-        put_fact(tx, text, fields, vector, expiry(now, seconds))
+        put_fact(tx, number, text, fields, vector, expiry(now, seconds))
         for link in wanted:
             tx.add_edge(number, link.target, link.relation, taught_by=None)
         if core.autograph:
@@ -70,18 +70,18 @@ def _queue_enrichment(tx: StoreTransaction, fact: int) -> None:
 
 def put_fact(
     tx: StoreTransaction,
+    number: int,
     text: str,
     metadata: JsonObject,
     vector: NDArray[np.float32],
     expires_at: int | None,
     today: int | None = None,
-) -> int:
-    """Write a fact, new or again: metadata and expiry are replaced, what was learned about it stays.
+) -> None:
+    """Write a fact whose id is ``number``, new or again: metadata and expiry are replaced, what was learned stays.
 
     A date that the caller set survives until another one is set; an automatic one is ``today`` (or the
     transaction's own day).
     """
-    number = fact_id(text)
     former = tx.get(number)
     stored = dict(metadata)
     dated = checks.DATE_KEY in stored
@@ -105,7 +105,6 @@ def put_fact(
         ),
         vector,
     )
-    return number
 
 
 def forget(core: Core, memory_id: int) -> bool:

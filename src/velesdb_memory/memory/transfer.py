@@ -304,7 +304,7 @@ class _Import:
         for sentence in sentences:
             number = fact_id(sentence)
             if tx.get(number) is None:
-                put_fact(tx, sentence, {}, vectors[sentence], None)
+                put_fact(tx, number, sentence, {}, vectors[sentence], None)
                 self._facts += 1
             else:
                 self._unchanged += 1

@@ -186,13 +186,13 @@ def matching_slots(
     broad: list[Predicate] = []
     for predicate in where:
         sql, values = _select(predicate)
-        beyond = f"SELECT 1 FROM ({sql}) LIMIT 1 OFFSET {cap}"
-        if cap is not None and connection.execute(beyond, values).fetchone():
+        limited = sql if cap is None else f"SELECT slot FROM ({sql}) LIMIT {cap + 1}"
+        # one text is much quicker to take out of SQLite than many rows
+        text: str | None = connection.execute(f"SELECT group_concat(slot) FROM ({limited})", values).fetchone()[0]
+        slots = np.fromstring(text or "", dtype=np.int64, sep=",").astype(np.uint32)
+        if cap is not None and len(slots) > cap:
             broad.append(predicate)
             continue
-        # one text is much quicker to take out of SQLite than many rows
-        text: str | None = connection.execute(f"SELECT group_concat(slot) FROM ({sql})", values).fetchone()[0]
-        slots = np.fromstring(text or "", dtype=np.int64, sep=",").astype(np.uint32)
         if not (slots[1:] > slots[:-1]).all():
             slots.sort()
         found = slots if found is None else np.intersect1d(found, slots, assume_unique=True)

@@ -106,14 +106,21 @@ class Spaces:
         codes, scales = Codec(space.dimension, space.seed).encode(np.stack([vector for _, vector in vectors]))
         slots = np.array([slot for slot, _ in vectors], dtype=np.uint32)
         files = self._open(space)
-        files.write(space.rows, Rows(codes, scales, slots))
-        self._wrote = True
+        if files.present(space.rows):
+            files.write(space.rows, Rows(codes, scales, slots))
+            self._wrote = True
+            name = space.codes
+        else:
+            # a rebuild would wait for this very transaction; under a new name the next search finds none and rebuilds
+            name = secrets.token_hex(6)
         rows = space.rows + len(vectors)
         synced = space.synced
-        if rows - synced >= SYNC_ROWS:
+        if rows - synced >= SYNC_ROWS and name == space.codes:
             files.sync()
             synced = rows
-        connection.execute("UPDATE space SET rows = ?, synced = ? WHERE id = ?", (rows, synced, space.id))
+        connection.execute(
+            "UPDATE space SET codes = ?, rows = ?, synced = ? WHERE id = ?", (name, rows, synced, space.id)
+        )
 
     def remove(self, connection: sqlite3.Connection, slot: int) -> None:
         """Delete the vectors of a slot; its rows in the code files stay until the next generation."""
@@ -178,14 +185,6 @@ class Spaces:
     def mapped(self, space: SpaceRow) -> Rows | None:
         """The code rows as they are, unchecked; None when a file is missing or short."""
         return self._open(space).map(space.rows)
-
-    def ensure_sound(self, connection: sqlite3.Connection) -> None:
-        """Called before a write transaction, which could not rebuild what it finds damaged."""
-        space = self.active(connection)
-        if space is not None:
-            files = self._open(self._latest(space))
-            if files.name not in self._sound or not files.present(space.rows):
-                self.rows(connection, space)
 
     def _latest(self, space: SpaceRow) -> SpaceRow:
         """``space``, or what a rebuild that its snapshot does not show made of it."""

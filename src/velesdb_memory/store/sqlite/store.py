@@ -57,9 +57,6 @@ class SqliteStore:
     @contextmanager
     def transaction(self, now: int) -> Generator[StoreTransaction]:
         """A change that happens whole, durably, when the block ends, or not at all when it raises."""
-        # a transaction could not rebuild damaged codes: it would wait for itself
-        with self._database.reading() as connection:
-            self._spaces.ensure_sound(connection)
         with self._database.writing() as connection:
             transaction = SqliteTransaction(connection, self._spaces, now)
             yield transaction
