@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
 
+from velesdb_memory import MemoryService
 from velesdb_memory.ids import hub_id
-from wire.client import Call, ToolError, refusal
+from wire.client import PATIENCE, Call, Server, ToolError, refusal
 
 FAMILY = "\n".join(
     [
@@ -138,3 +141,15 @@ def test_memory_status_reports_extraction_and_the_queues(call: Call) -> None:
         "autograph_failed": 0,
     }
     assert set(status["pending"]) == {"extraction", "autograph"}
+
+
+def test_d34_a_server_that_was_only_asked_for_its_tools_reads_what_waits(tmp_path: Path) -> None:
+    with MemoryService(tmp_path) as memory:
+        receipt = memory.accept_extraction("fact: left behind", extractor="outline")
+        with Server(tmp_path) as server:
+            server.initialize()
+            server.tools()
+            until = monotonic() + PATIENCE
+            while memory.extraction_status(receipt.request_id).state != "committed":
+                assert monotonic() < until
+        assert [hit.content for hit in memory.recall("left behind")] == ["left behind"]

@@ -11,15 +11,16 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Timer
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import anyio.to_thread
 
-from ..errors import Category, InvalidArgument, VelesMemoryError
+from ..errors import Category, InvalidArgument, StorageError, VelesMemoryError
 from ..model import JsonObject
 from .declare import AnyTool, Host
 from .results import encode
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 NAME: Final = "velesdb-memory"
 WORKERS: Final = 8  # calls that run at once; a store has one writer and a model seldom more
+WARM_UP: Final = 0.25  # seconds after the tools were listed
 UNEXPECTED: Final = "internal error: the call failed unexpectedly; its details stay with the server"
 
 INTRODUCTION: Final = (
@@ -70,7 +72,7 @@ def listing(tools: Sequence[AnyTool] = ALL) -> types.ListToolsResult:
 
 
 class Application:
-    """The tools over one service, which is opened by the first call and not before."""
+    """The tools over one service, which is opened once the client knows the tools, or by the first call."""
 
     def __init__(
         self,
@@ -84,18 +86,39 @@ class Application:
         self._tools = {tool.name: tool for tool in tools}
         self._host: Host | None = None
         self._opening = Lock()
+        self._closed = False
+        self._warming: Timer | None = None
         self._log = bool(os.environ.get("VELESDB_MEMORY_LOG"))
 
     def host(self) -> Host:
         """The open service; opened once, and tried again after a failure."""
         with self._opening:
+            if self._closed:
+                raise StorageError("the server is leaving")
             if self._host is None:
                 self._host = Host(self._open_service(), self._default_ttl)
             return self._host
 
+    def warm_up(self) -> None:
+        """Open the service soon, in a thread: the first call need not wait, and work that was left waiting goes on.
+
+        The handshake comes first. A failure is kept for the call that meets it.
+        """
+        if self._warming is None:
+            self._warming = Timer(WARM_UP, self._open_quietly)
+            self._warming.daemon = True
+            self._warming.start()
+
+    def _open_quietly(self) -> None:
+        with suppress(Exception):
+            self.host()
+
     def close(self) -> None:
-        """Close the service if a call has opened it."""
+        """Close the service if it was opened; it is not opened again."""
+        if self._warming is not None:
+            self._warming.cancel()
         with self._opening:
+            self._closed = True
             host, self._host = self._host, None
         if host is not None:
             host.service.close()
@@ -160,6 +183,7 @@ def build_server(application: Application) -> Server[Any]:
     async def list_tools(
         _: ServerRequestContext[Any], __: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
+        application.warm_up()
         return tools
 
     async def call_tool(_: ServerRequestContext[Any], params: types.CallToolRequestParams) -> types.CallToolResult:

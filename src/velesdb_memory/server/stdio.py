@@ -54,8 +54,9 @@ def serve_stdio(
 ) -> int:
     """Serve one client until it leaves; returns the exit code of the process.
 
-    ``open_service`` is called by the first tool call, in a worker thread, and again if it fails. ``default_ttl`` is
-    the lifetime in seconds of facts whose writer names none. ``quiet`` silences notices on standard error.
+    ``open_service`` is called soon after the tools were listed or by the first tool call, in a worker thread, and
+    again if it fails. ``default_ttl`` is the lifetime in seconds of facts whose writer names none. ``quiet`` silences
+    notices on standard error.
     """
     try:
         source, sink = _claim()
