@@ -111,7 +111,8 @@ class Application:
 
     def _open_quietly(self) -> None:
         with suppress(Exception):
-            self.host()
+            # a search loads what searches need
+            self.host().service.recall(NAME, k=1)
 
     def close(self) -> None:
         """Close the service if it was opened; it is not opened again."""
