@@ -3,80 +3,35 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from ..errors import ExtractError, InvalidArgument
+from ..errors import InvalidArgument
 from ..text import trim
-from .base import Extraction
-from .http import CONNECT_SECONDS, RETRY_WAITS, Endpoint, Variables
-from .prompt import (
-    CONTEXT_TOKENS,
-    PASSAGE_BYTES,
-    REPLY_SCHEMA,
-    REPLY_TOKENS,
-    Reply,
-    build_prompt,
-    extract_in_pieces,
-)
+from .generative import GenerativeExtractor
+from .prompt import CONTEXT_TOKENS, REPLY_SCHEMA, REPLY_TOKENS, Reply, build_prompt
 
 DEFAULT_URL: Final = "http://localhost:11434"
 KEEP_ALIVE_VARIABLE: Final = "VELESDB_MEMORY_OLLAMA_KEEP_ALIVE"
-GENERATION_SECONDS: Final = 300.0
-_PATH: Final = "/api/generate"
 
 
-class OllamaExtractor:
-    """Extraction by a local Ollama model. Safe to share between threads; sends no credentials.
+class OllamaExtractor(GenerativeExtractor):
+    """Extraction by a local Ollama model. Sends no credentials.
 
-    ``keep_alive`` is how long the server keeps the model loaded: seconds, -1 for ever, or a duration such as
-    ``10m``. ``deadline`` bounds the time for one piece of a passage, in seconds, and ``passage_bytes`` its
-    size. Raises InvalidArgument when the URL or the model is missing or unusable.
+    ``keep_alive`` is how long the server keeps the model loaded: seconds, -1 for ever, or a duration such as ``10m``;
+    ``options`` are those of :class:`~velesdb_memory.extract.generative.GenerativeExtractor`.
     """
 
-    def __init__(
-        self,
-        model: str,
-        url: str = DEFAULT_URL,
-        keep_alive: int | str = -1,
-        *,
-        deadline: float = GENERATION_SECONDS,
-        connect: float = CONNECT_SECONDS,
-        waits: Sequence[float] = RETRY_WAITS,
-        passage_bytes: int = PASSAGE_BYTES,
-    ) -> None:
-        self._endpoint = Endpoint(
-            role="extractor",
-            kind="ollama",
-            url=url,
-            model=model,
-            variables=Variables.of("EXTRACTOR"),
-            failure=ExtractError,
-            deadline=deadline,
-            connect=connect,
-            waits=waits,
-        )
+    backend: ClassVar[str] = "ollama"
+    path: ClassVar[str] = "/api/generate"
+    reply_field: ClassVar[str] = "response"
+
+    def __init__(self, model: str, url: str = DEFAULT_URL, keep_alive: int | str = -1, **options: Any) -> None:
+        super().__init__(model, url, **options)
         self._keep_alive = keep_alive_value(keep_alive)
-        self._passage_bytes = passage_bytes
 
-    @property
-    def name(self) -> str:
-        return "ollama"
-
-    def __repr__(self) -> str:
-        return f"OllamaExtractor({self._endpoint!r})"
-
-    def extract(self, text: str) -> Extraction:
-        """What the model finds in ``text``, piece by piece; nothing, without a request, for a blank one.
-
-        Raises ExtractError when the server fails or a reply cannot be read; nothing found so far is kept
-        then.
-        """
-        return extract_in_pieces(text, self._generate, self._unusable, self._passage_bytes)
-
-    def _generate(self, piece: str) -> Reply:
-        payload: dict[str, Any] = {
-            "model": self._endpoint.model,
+    def _payload(self, model: str, piece: str) -> dict[str, Any]:
+        return {
+            "model": model,
             "prompt": build_prompt(piece),
             "stream": False,
             "think": False,
@@ -85,14 +40,10 @@ class OllamaExtractor:
             # Older servers default to a context of 2,048 tokens and cut the prompt to it in silence
             "options": {"temperature": 0, "num_predict": REPLY_TOKENS, "num_ctx": CONTEXT_TOKENS},
         }
-        answer = self._endpoint.post(_PATH, payload, private=piece)
-        response = answer.get("response")
-        if not isinstance(response, str):
-            raise self._unusable("answered without the text field 'response'")
-        return Reply(response, cut=answer.get("done_reason") == "length")
 
-    def _unusable(self, cause: str) -> Exception:
-        return self._endpoint.failed(cause, path=_PATH)
+    def _reply(self, answer: dict[str, Any]) -> Reply | None:
+        response = answer.get("response")
+        return Reply(response, cut=answer.get("done_reason") == "length") if isinstance(response, str) else None
 
 
 def keep_alive_value(value: int | str) -> int | str:

@@ -3,88 +3,42 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any, Final, cast
+from typing import Any, ClassVar, Final, cast
 
 from ..errors import ExtractError, InvalidArgument
 from ..text import trim
-from .base import Extraction
-from .http import CONNECT_SECONDS, RETRY_WAITS, Answer, Endpoint, Trouble, Variables
-from .prompt import PASSAGE_BYTES, Reply, build_prompt, extract_in_pieces
+from .generative import GenerativeExtractor
+from .http import Answer, Endpoint, Trouble, Variables
+from .prompt import Reply, build_prompt
 
-GENERATION_SECONDS: Final = 300.0
 PROBE_SECONDS: Final = 3.0
-_PATH: Final = "/v1/chat/completions"
 _MODELS: Final = "/v1/models"
 
 
-class OpenAiExtractor:
-    """Extraction by a model behind ``POST {url}/v1/chat/completions``. Safe to share between threads.
+class OpenAiExtractor(GenerativeExtractor):
+    """Extraction by a model behind ``POST {url}/v1/chat/completions``.
 
-    ``url`` may end in ``/v1`` or not; ``token``, if there is one, is sent as a bearer token and shown
-    nowhere.
-    ``deadline`` bounds the time for one piece of a passage, in seconds, and ``passage_bytes`` its size.
-    Raises InvalidArgument when the URL, the model or the token is missing or unusable.
+    ``url`` may end in ``/v1`` or not; ``token``, if there is one, is sent as a bearer token and shown nowhere;
+    ``options`` are those of :class:`~velesdb_memory.extract.generative.GenerativeExtractor`.
     """
 
-    def __init__(
-        self,
-        model: str,
-        url: str,
-        token: str | None = None,
-        *,
-        deadline: float = GENERATION_SECONDS,
-        connect: float = CONNECT_SECONDS,
-        waits: Sequence[float] = RETRY_WAITS,
-        passage_bytes: int = PASSAGE_BYTES,
-    ) -> None:
-        self._endpoint = Endpoint(
-            role="extractor",
-            kind="openai",
-            url=base_url(url),
-            model=model,
-            variables=Variables.of("EXTRACTOR"),
-            failure=ExtractError,
-            deadline=deadline,
-            token=token,
-            connect=connect,
-            waits=waits,
-        )
-        self._passage_bytes = passage_bytes
+    backend: ClassVar[str] = "openai"
+    path: ClassVar[str] = "/v1/chat/completions"
+    reply_field: ClassVar[str] = "choices[0].message.content"
 
-    @property
-    def name(self) -> str:
-        return "openai"
+    def __init__(self, model: str, url: str, token: str | None = None, **options: Any) -> None:
+        super().__init__(model, base_url(url), token, **options)
 
-    def __repr__(self) -> str:
-        return f"OpenAiExtractor({self._endpoint!r})"
+    def _payload(self, model: str, piece: str) -> dict[str, Any]:
+        return {"model": model, "messages": [{"role": "user", "content": build_prompt(piece)}], "temperature": 0}
 
-    def extract(self, text: str) -> Extraction:
-        """What the model finds in ``text``, piece by piece; nothing, without a request, for a blank one.
-
-        Raises ExtractError when the server fails or a reply cannot be read; nothing found so far is kept
-        then.
-        """
-        return extract_in_pieces(text, self._generate, self._unusable, self._passage_bytes)
-
-    def _generate(self, piece: str) -> Reply:
-        payload: dict[str, Any] = {
-            "model": self._endpoint.model,
-            "messages": [{"role": "user", "content": build_prompt(piece)}],
-            "temperature": 0,
-        }
-        answer = self._endpoint.post(_PATH, payload, private=piece)
+    def _reply(self, answer: dict[str, Any]) -> Reply | None:
         try:
             choice: Any = answer["choices"][0]
             content: Any = choice["message"]["content"]
         except (KeyError, IndexError, TypeError):
-            choice = content = None
-        if not isinstance(content, str):
-            raise self._unusable("answered without the text field 'choices[0].message.content'")
-        return Reply(content, cut=choice.get("finish_reason") == "length")
-
-    def _unusable(self, cause: str) -> Exception:
-        return self._endpoint.failed(cause, path=_PATH)
+            return None
+        return Reply(content, cut=choice.get("finish_reason") == "length") if isinstance(content, str) else None
 
 
 def base_url(url: str | None) -> str:

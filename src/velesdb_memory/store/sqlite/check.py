@@ -35,7 +35,7 @@ def run(database: Database, spaces: Spaces, now: int, repair: bool, progress: Pr
         held = _sums(connection, facts, progress)
         facet_sum, posting_sum, totals = held
         findings.append(
-            _derived("facets", facet_sum == _stored_facets(connection), f"{facts} facts", "the typed filters")
+            _derived("facets", facet_sum == _stored_facets(connection), f"{facts} facts", "the index of typed fields")
         )
         stored = _stored_postings(connection)
         sound = posting_sum == stored and totals == lexical.totals(connection)
