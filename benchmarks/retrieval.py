@@ -5,7 +5,11 @@
 Facts go in through ``MemoryService.remember`` and come out through its searches, with the embedder that the
 environment selects. Each group of facts (a conversation; the ten paragraphs of a question) is a store of its own, and a
 question is asked of its group only; ``--merged`` puts everything into one store instead. The share of a question's
-evidence among the first k hits is averaged over the questions, each with the same weight.
+evidence among the first k hits is averaged over the questions, each with the same weight; "all @5" is how many
+questions have all of it among the first five.
+
+With ``--graph`` facts are stored with the entities that they are about (HotpotQA: titles), as an extractor would find
+them, and the fused search walks two links.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from typing import Final
 
 from datasets import Dataset, Group, load
 from velesdb_memory import FusionOptions, MemoryService
+from velesdb_memory.extract.base import ExtractedFact, Extraction
 from velesdb_memory.model import Recollection
 
 CUTS: Final = (5, 10, 20)
@@ -35,6 +40,7 @@ class Tally:
     """What one mode found so far: the summed shares at each of CUTS, and each query's seconds."""
 
     shares: list[float] = field(default_factory=lambda: [0.0] * len(CUTS))
+    complete: int = 0  # questions with all their evidence at the first of CUTS
     seconds: list[float] = field(default_factory=list)
 
 
@@ -45,33 +51,54 @@ class Row:
     mode: str
     questions: int
     recall: dict[str, float]
+    complete: float
     p50_ms: float
     p95_ms: float
 
 
-def searches(modes: Sequence[str], boosts: Sequence[float | None], hops: int) -> dict[str, Search]:
+class Topics:
+    """An extractor that finds the facts of a group with their entities; what it is given to read does not matter."""
+
+    name = "benchmark"
+
+    def __init__(self, group: Group) -> None:
+        topics = group.topics or ((),) * len(group.facts)
+        self._facts = [ExtractedFact(text, list(names)) for text, names in zip(group.facts, topics, strict=True)]
+
+    def extract(self, text: str) -> Extraction:
+        return Extraction(self._facts)
+
+
+def searches(
+    modes: Sequence[str], boosts: Sequence[float | None], hops: int, weights: Sequence[float]
+) -> dict[str, Search]:
     """The searches to compare, by the name they have in the table."""
     found: dict[str, Search] = {}
     if "recall" in modes:
         found["recall"] = lambda service, query: service.recall(query, k=max(CUTS))
     if "fused" in modes:
         for boost in boosts:
-            options = FusionOptions(hops=hops, lexical_boost=boost)
-            name = "fused" if boost is None else f"fused, lexical_boost {boost:g}"
-            found[name] = lambda service, query, options=options: service.recall_fused(
-                query, k=max(CUTS), options=options
-            )
+            for weight in weights:
+                options = FusionOptions(hops=hops, graph_boost=weight, lexical_boost=boost)
+                name = "fused" if boost is None else f"fused, lexical_boost {boost:g}"
+                name += f", graph_boost {weight:g}" if hops else ""
+                found[name] = lambda service, query, options=options: service.recall_fused(
+                    query, k=max(CUTS), options=options
+                )
     return found
 
 
-def measure_group(group: Group, compared: dict[str, Search], tallies: dict[str, Tally]) -> None:
+def measure_group(group: Group, graph: bool, compared: dict[str, Search], tallies: dict[str, Tally]) -> None:
     """Store the facts of ``group`` in a new store, ask its questions, add to ``tallies``."""
     with (
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory,
         MemoryService(Path(directory) / "store") as service,
     ):
         # equal texts are one fact, and finding it finds both
-        ids = [service.remember(fact) for fact in group.facts]
+        if graph:
+            ids = service.remember_extracted(group.name or "group", Topics(group)).ids
+        else:
+            ids = [service.remember(fact) for fact in group.facts]
         for question in group.questions:
             evidence = {ids[position] for position in question.evidence}
             for name, search in compared.items():
@@ -81,15 +108,16 @@ def measure_group(group: Group, compared: dict[str, Search], tallies: dict[str, 
                 for index, cut in enumerate(CUTS):
                     found = evidence.intersection(hit.id for hit in hits[:cut])
                     tallies[name].shares[index] += len(found) / len(evidence)
+                    tallies[name].complete += index == 0 and found == evidence
 
 
-def measure(data: Dataset, compared: dict[str, Search]) -> list[Row]:
+def measure(data: Dataset, graph: bool, compared: dict[str, Search]) -> list[Row]:
     """One row per search over all of ``data``."""
     tallies = {name: Tally() for name in compared}
     for number, group in enumerate(data.groups, start=1):
         if sys.stderr.isatty():
             print(f"\r{data.name}: group {number} of {len(data.groups)} ", end="", file=sys.stderr, flush=True)
-        measure_group(group, compared, tallies)
+        measure_group(group, graph, compared, tallies)
     if sys.stderr.isatty():
         print(file=sys.stderr)
     return [_row(name, tally) for name, tally in tallies.items()]
@@ -102,6 +130,7 @@ def _row(name: str, tally: Tally) -> Row:
         mode=name,
         questions=count,
         recall={f"@{cut}": round(100 * share / count, 1) for cut, share in zip(CUTS, tally.shares, strict=True)},
+        complete=round(100 * tally.complete / count, 1),
         p50_ms=round(1000 * seconds[count // 2], 2),
         p95_ms=round(1000 * seconds[min(count - 1, count * 95 // 100)], 2),
     )
@@ -109,10 +138,10 @@ def _row(name: str, tally: Tally) -> Row:
 
 def table(rows: Sequence[Row]) -> str:
     """``rows`` as a Markdown table."""
-    lines = ["| mode | @5 | @10 | @20 | p50 ms | p95 ms |", "|---|---|---|---|---|---|"]
+    lines = ["| mode | @5 | @10 | @20 | all @5 | p50 ms | p95 ms |", "|---|---|---|---|---|---|---|"]
     for row in rows:
         cells = [row.mode, *(f"{value:.1f}" for value in row.recall.values())]
-        lines.append(f"| {' | '.join(cells)} | {row.p50_ms:.2f} | {row.p95_ms:.2f} |")
+        lines.append(f"| {' | '.join(cells)} | {row.complete:.1f} | {row.p50_ms:.2f} | {row.p95_ms:.2f} |")
     return "\n".join(lines)
 
 
@@ -128,6 +157,10 @@ def _numbers(text: str) -> list[float | None]:
     return [float(part) for part in text.split(",")]
 
 
+def _weights(text: str) -> list[float]:
+    return [float(part) for part in text.split(",")]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run from the command line; returns the exit code."""
     parser = argparse.ArgumentParser(description="Evidence recall of velesdb-memory on LoCoMo or HotpotQA.")
@@ -136,20 +169,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the numbers here too")
     parser.add_argument("--modes", type=_modes, default=["recall"], help=f"of {','.join(MODES)}; recall")
     parser.add_argument("--lexical-boost", type=_numbers, default=[None], help="for fused; the default's")
-    parser.add_argument("--hops", type=int, default=0, help="for fused; 0, as no facts are linked here")
+    parser.add_argument("--graph", action="store_true", help="store facts with the entities that they are about")
+    parser.add_argument("--graph-boost", type=_weights, default=[0.15], help="for fused with --graph; the default's")
+    parser.add_argument("--hops", type=int, help="for fused; 2 with --graph, else 0")
+    parser.add_argument("--paragraphs", action="store_true", help="HotpotQA: a fact is a paragraph, not a sentence")
     parser.add_argument("--merged", action="store_true", help="one store for all groups")
     options = parser.parse_args(arguments)
     try:
-        data = load(options.path).limited(options.limit_questions)
+        data = load(options.path, paragraphs=options.paragraphs).limited(options.limit_questions)
     except (OSError, ValueError) as error:
         parser.error(str(error))
     if not any(group.questions for group in data.groups):
         parser.error("no question to ask")
     facts = sum(len(group.facts) for group in data.groups)
     scope = "one store for all" if options.merged else f"{len(data.groups)} stores, one per group"
+    hops = options.hops if options.hops is not None else (2 if options.graph else 0)
     rows = measure(
         data.merged() if options.merged else data,
-        searches(options.modes, options.lexical_boost, options.hops),
+        options.graph,
+        searches(options.modes, options.lexical_boost, hops, options.graph_boost if hops else [0.15]),
     )
     print(f"{data.name}: {rows[0].questions} questions, {facts} facts, {scope}\n\n{table(rows)}")
     if options.json is not None:
