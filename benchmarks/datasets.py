@@ -85,7 +85,8 @@ def load(path: Path, *, paragraphs: bool = False) -> Dataset:
         if "conversation" in rows[0] and "qa" in rows[0]:
             return Dataset("LoCoMo", tuple(_conversation(row) for row in rows))
         if "context" in rows[0] and "supporting_facts" in rows[0]:
-            return Dataset("HotpotQA", tuple(_paragraphs(position, row, paragraphs) for position, row in enumerate(rows)))
+            groups = (_paragraphs(position, row, paragraphs) for position, row in enumerate(rows))
+            return Dataset("HotpotQA", tuple(groups))
     raise ValueError(f"{path} holds neither LoCoMo conversations nor HotpotQA questions")
 
 
