@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
@@ -67,9 +68,9 @@ def _sane(extraction: Extraction) -> Extraction:
     """Without what UTF-8 or JSON cannot carry: an extraction must come back from its record as it went in."""
     dropped = Counter(extraction.dropped)
     facts, relations, attributes = extraction.facts, extraction.relations, extraction.attributes
-    kept_facts = [fact for fact in facts if _is_text(fact.text, *fact.entities)]
-    kept_relations = [item for item in relations if _is_text(item.subject, item.predicate, item.object)]
-    kept_attributes = [item for item in attributes if _is_text(item.entity, item.key) and _is_json(item.value)]
+    kept_facts = [fact for fact in facts if _is_json([fact.text, fact.entities])]
+    kept_relations = [item for item in relations if _is_json([item.subject, item.predicate, item.object])]
+    kept_attributes = [item for item in attributes if _is_json([item.entity, item.key]) and _is_json(item.value)]
     for reason, lost in (
         ("fact_not_text", len(facts) - len(kept_facts)),
         ("relation_not_text", len(relations) - len(kept_relations)),
@@ -78,10 +79,6 @@ def _sane(extraction: Extraction) -> Extraction:
         if lost:
             dropped[reason] += lost
     return Extraction(kept_facts, kept_relations, kept_attributes, dict(dropped))
-
-
-def _is_text(*texts: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for text in texts for character in text)
 
 
 def _is_json(value: object) -> bool:
@@ -122,8 +119,6 @@ class Plan:
                 self._over_cap += 1
             except EmptyFact:
                 self._skipped["blank_fact"] += 1
-            except InvalidArgument:
-                self._skipped["fact_not_text"] += 1
 
     def embed(self, core: Core) -> dict[str, NDArray[np.float32]]:
         """The vector of each fact."""
@@ -162,9 +157,9 @@ class Plan:
                 if reason:
                     self._skipped[reason] += 1
                     break
-        sizes: dict[str, dict[str, int]] = {}
+        rooms: dict[str, _Room] = {}
         for attribute in self._extraction.attributes:
-            reason = self._teach(tx, attribute, teachers, sizes)
+            reason = self._teach(tx, attribute, teachers, rooms)
             if reason:
                 self._skipped[reason] += 1
 
@@ -173,28 +168,42 @@ class Plan:
         tx: StoreTransaction,
         attribute: ExtractedAttribute,
         teachers: _Teachers,
-        sizes: dict[str, dict[str, int]],
+        rooms: dict[str, _Room],
     ) -> str | None:
-        """Record an attribute of an entity; the reason when it cannot be done. ``sizes`` are the bytes of what each
-        entity has, by key: all of it together is bounded as one fact's metadata is."""
+        """Record an attribute of an entity; the reason when it cannot be done."""
         name, label = canonical(attribute.entity), trim(attribute.key)
         if not label:
             return "attribute_incomplete"
-        if name not in sizes:
-            sizes[name] = {known.key: _size(known.key, known.value) for known in tx.attributes(hub_id(name))}
-        held, added = sizes[name], _size(label, attribute.value)
-        if sum(held.values()) - held.get(label, 0) + added > MAX_METADATA_BYTES:
+        if name not in rooms:
+            rooms[name] = _Room()
+            for known in tx.attributes(hub_id(name)):
+                rooms[name].put(known.key, known.value)
+        if not rooms[name].holds(label, attribute.value):
             return "attributes_over_cap"
         for teacher in teachers.of(name):
             reason = wiring.teach(tx, name, label, attribute.value, teacher)
             if reason:
                 return reason
-        held[label] = added
+        rooms[name].put(label, attribute.value)
         return None
 
 
-def _size(key: str, value: Any) -> int:
-    return len(json.dumps({key: value}, ensure_ascii=False, separators=(",", ":")).encode())
+class _Room:
+    """The bytes of what an entity has, by key: all of it together is bounded as one fact's metadata is."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[str, int] = {}
+        self._total = 0
+
+    def _with(self, key: str, value: Any) -> tuple[int, int]:
+        size = len(json.dumps({key: value}, ensure_ascii=False, separators=(",", ":")).encode())
+        return size, self._total - self._sizes.get(key, 0) + size
+
+    def holds(self, key: str, value: Any) -> bool:
+        return self._with(key, value)[1] <= MAX_METADATA_BYTES
+
+    def put(self, key: str, value: Any) -> None:
+        self._sizes[key], self._total = self._with(key, value)
 
 
 class _Teachers:
@@ -207,6 +216,7 @@ class _Teachers:
 
     def __init__(self, facts: Sequence[tuple[str, Sequence[str]]]) -> None:
         self._texts: dict[int, str] = {}
+        self._places: dict[int, int] = {}
         self._by_topic: dict[str, list[int]] = {}
         self._by_word: dict[str, list[int]] = {}
         for text, topics in facts:
@@ -215,18 +225,24 @@ class _Teachers:
                 self._by_topic.setdefault(topic, []).append(number)
             if number not in self._texts:
                 self._texts[number] = text.lower()
+                self._places[number] = len(self._places)
                 for word in set(_WORD.findall(text.lower())):
                     self._by_word.setdefault(word, []).append(number)
-        self._known: dict[str, set[int]] = {}
+        self._first = list(islice(self._texts, MAX_TEACHERS)) or [NOBODY]
+        self._known: dict[str, dict[int, None]] = {}
 
     def of(self, *names: str) -> list[int]:
-        """The ids of the teachers; [NOBODY] when the passage has no fact."""
-        first, *others = [self._about(canonical(name)) for name in names]
-        chosen = first.intersection(*others) or first.union(*others)
-        teachers = [number for number in self._texts if not chosen or number in chosen]
-        return teachers[:MAX_TEACHERS] or [NOBODY]
+        """The ids of the teachers, in the order of the passage; [NOBODY] when it has no fact."""
+        fewest, *others = sorted((self._about(canonical(name)) for name in names), key=len)
+        both = (number for number in fewest if all(number in other for other in others))
+        teachers = list(islice(both, MAX_TEACHERS))
+        if not teachers:
+            heads = {number for about in (fewest, *others) for number in islice(about, MAX_TEACHERS)}
+            teachers = sorted(heads, key=self._places.__getitem__)[:MAX_TEACHERS]
+        return teachers or self._first
 
-    def _about(self, name: str) -> set[int]:
+    def _about(self, name: str) -> dict[int, None]:
+        """The facts that are about an entity, in the order of the passage: a dict is Python's ordered set."""
         if name not in self._known:
             words = _WORD.findall(name)
             if is_spaceless(name) or not words:
@@ -236,7 +252,8 @@ class _Teachers:
                 rarest = min((self._by_word.get(word, []) for word in words), key=len)
                 whole = re.compile(rf"(?<![^\W_]){re.escape(name)}(?![^\W_])")
                 mentioned = [number for number in rarest if whole.search(self._texts[number])]
-            self._known[name] = {*mentioned, *self._by_topic.get(name, [])}
+            about = {*mentioned, *self._by_topic.get(name, [])}
+            self._known[name] = dict.fromkeys(sorted(about, key=self._places.__getitem__))
         return self._known[name]
 
 

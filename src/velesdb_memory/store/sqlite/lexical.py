@@ -36,7 +36,6 @@ class Pending:
 
     def __init__(self) -> None:
         self._records: dict[str, list[bytes]] = {}
-        self._first: dict[str, int] = {}
         self._documents = 0
         self._tokens = 0
 
@@ -46,7 +45,6 @@ class Pending:
         for term, frequency in Counter(terms).items():
             record = struct.pack("<IHH", slot, min(frequency, MAX_COUNT), length)
             self._records.setdefault(term, []).append(record)
-            self._first.setdefault(term, slot)
         self._documents += 1
         self._tokens += length
 
@@ -61,7 +59,6 @@ class Pending:
             _append(connection, term, self._records[term])
         _count(connection, self._documents, self._tokens)
         self.__init__()
-
 
     def _extend(self, connection: sqlite3.Connection, terms: list[str]) -> list[str]:
         """Add the one fact's records to last runs that have room, those that are alike in one statement; the terms for

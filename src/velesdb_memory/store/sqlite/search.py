@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ..base import Predicate
     from .spaces import SpaceRow
 
-# rows checked, besides the last ones, when a process first uses the files
 _RERANK_ALL: Final = 256  # up to this many matches are ranked without a scan
 _GATHER: Final = 16  # a row that is copied out costs as much as this many that are scanned in place
 _OVERFETCH: Final = 48  # candidates beyond those wanted, for the rounding of codes

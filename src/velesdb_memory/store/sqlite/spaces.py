@@ -31,7 +31,7 @@ SPACE_SHIFT: Final = 40  # embedding keys: space * 2^40 + slot
 SYNC_ROWS: Final = 16_384  # rows written before the code files are synced
 _LEFT_OVER: Final = 86_400  # seconds since anybody wrote to a file that no space names
 _BATCH: Final = 4_096  # vectors encoded at a time
-_SAMPLE: Final = 48
+_SAMPLE: Final = 48  # rows checked, besides the last ones, when a process first uses the files
 
 class SpaceRow(NamedTuple):
     """A row of the table ``space``."""

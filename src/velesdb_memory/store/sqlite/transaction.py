@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,13 +15,11 @@ from ...ids import edge_id
 from ..base import Attribute, Edge, JobRecord, Kind, Record, Refusal, Space
 from . import facets, lexical
 from .spaces import Spaces
-from .view import LIVE, RECORD, SHIFT, JobBody, SqliteView, edge_of, job_of, record_of
+from .view import JOB, LIVE, RECORD, SHIFT, JobBody, SqliteView, edge_of, job_of, record_of
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-_CLAIMED: Final = "request_id, fingerprint, extractor, state, accepted_at, attempts, body, extraction"
 
 
 class SqliteTransaction(SqliteView):
@@ -270,7 +268,7 @@ class SqliteTransaction(SqliteView):
             "UPDATE job SET state = 'running', worker = ?, leased_until = ?, attempts = attempts + 1"
             " WHERE request_id = (SELECT request_id FROM job WHERE ended_at IS NULL AND leased_until <= ?"
             " AND (extraction IS NOT NULL OR accepted_at < ? OR extractor IN (SELECT value FROM json_each(?)))"
-            f" ORDER BY accepted_at, rowid LIMIT 1) RETURNING {_CLAIMED}",
+            f" ORDER BY accepted_at, rowid LIMIT 1) RETURNING {JOB}",
             (worker, self.now + lease_seconds, self.now, self.now - patience, json.dumps(list(extractors))),
         ).fetchone()
         return None if row is None else job_of(row)

@@ -30,7 +30,7 @@ HELD: Final = (
     f" AND (s.fact = {NOBODY - 2**63} OR t.id IS NOT NULL AND (t.expires_at IS NULL OR t.expires_at > ?))))"
 )
 _EDGE: Final = "e.id, e.src, e.dst, e.relation"
-_JOB: Final = "request_id, fingerprint, extractor, state, accepted_at, attempts, body, extraction"
+JOB: Final = "request_id, fingerprint, extractor, state, accepted_at, attempts, body, extraction"
 
 
 def record_of(row: Sequence[Any]) -> Record:
@@ -319,7 +319,7 @@ class SqliteView:
     # -- work ---------------------------------------------------------------------------------------------------
 
     def job(self, request_id: str) -> JobRecord | None:
-        row = self._connection.execute(f"SELECT {_JOB} FROM job WHERE request_id = ?", (request_id,)).fetchone()
+        row = self._connection.execute(f"SELECT {JOB} FROM job WHERE request_id = ?", (request_id,)).fetchone()
         return None if row is None else job_of(row)
 
     def pending_jobs(self) -> int:
