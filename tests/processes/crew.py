@@ -6,12 +6,13 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import Empty
 from typing import Any
+
+from support.pipes import follow
 
 WORKER = Path(__file__).with_name("worker.py")
 PATIENCE = 60.0  # seconds before a missing line fails the test
@@ -47,19 +48,10 @@ class Worker:
         self.process = subprocess.Popen(
             [sys.executable, str(WORKER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment()
         )
-        self._lines: SimpleQueue[bytes] = SimpleQueue()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        self._lines, self._reader = follow(self.process.stdout)
         if store is not None:
             self.order("open", path=str(store))
             self.result()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        with suppress(ValueError, OSError):
-            for line in self.process.stdout:
-                self._lines.put(line)
-        self._lines.put(b"")
 
     def order(self, do: str, **arguments: Any) -> None:
         """Begin an operation."""

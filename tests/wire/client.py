@@ -10,10 +10,12 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import Empty
 from typing import Any
 
 import pytest
+
+from support.pipes import follow
 
 VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 MODERN = "2026-07-28"
@@ -91,19 +93,12 @@ class Server:
         )
         self.errors = b""
         self.hello: dict[str, Any] = {}
-        self._lines: SimpleQueue[bytes] = SimpleQueue()
+        self._lines, reader = follow(self.process.stdout)
         self._kept: list[dict[str, Any]] = []
         self._id = 0
-        self._threads = [threading.Thread(target=run, daemon=True) for run in (self._read, self._drain)]
-        for thread in self._threads:
-            thread.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        with suppress(ValueError, OSError):
-            for line in self.process.stdout:
-                self._lines.put(line)
-        self._lines.put(b"")
+        drain = threading.Thread(target=self._drain, daemon=True)
+        drain.start()
+        self._threads = [reader, drain]
 
     def _drain(self) -> None:
         assert self.process.stderr is not None
