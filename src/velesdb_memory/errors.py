@@ -9,9 +9,15 @@
     │   ├── InvalidFilter  InvalidRelation  SelfRelation
     │   ├── InvalidArgument                an id, a count, a cursor, a duration, a setting
     │   ├── TransferFormat                 an import file that is not one
+    │   ├── ContextBudget                  nothing can be sent within the budget
+    │   ├── ContextOverLimit               a fragment, a file, an image, a transcript, a working context is too large
+    │   ├── IngestDisabled  IngestOutsideRoots  IngestPath
+    │   ├── FragmentIndexOutOfBounds  FragmentNotFound
+    │   ├── SegmentationError              a transcript that is not in the format it was said to be in
     │   └── JobConflict                    an idempotency key re-used with another payload
     ├── NotFound (KeyError)                nothing lives under that id; JSON-RPC -32602
     │   ├── UnknownMemory
+    │   ├── UnknownHandle                  no original is kept behind a context handle
     │   └── UnknownRequest
     └── Internal (RuntimeError)            not the caller's fault; JSON-RPC -32603
         ├── StorageError
@@ -21,6 +27,7 @@
         │   └── ProvenanceMismatch         the store was filled by another model
         ├── ExtractError
         │   └── ExtractorUnavailable       none configured, or not the one asked for
+        ├── WorkingContextCodec            a stored working context cannot be read
         ├── QueueFull                      too many jobs are waiting; try again later
         └── RerankError
 
@@ -159,12 +166,58 @@ class JobConflict(InvalidInput):
     """An idempotency key was used before with another payload."""
 
 
+class ContextBudget(InvalidInput):
+    """The token budget leaves no room for content."""
+
+    def __init__(self, budget: int, reserve: int) -> None:
+        super().__init__(
+            f"token_budget {budget} less response_reserve_tokens {reserve} leaves no token for content",
+            field="token_budget",
+        )
+
+
+class ContextOverLimit(InvalidInput):
+    """Something that was to be compiled or kept is larger, or more numerous, than what is taken."""
+
+
+class IngestDisabled(InvalidInput):
+    """A fragment names a file, and no directory is open for reading files."""
+
+
+class IngestOutsideRoots(InvalidInput):
+    """A fragment names a file outside the directories that are open for reading files."""
+
+
+class IngestPath(InvalidInput):
+    """A fragment names a file that cannot be read as text, or does not say what to compile."""
+
+
+class FragmentIndexOutOfBounds(InvalidInput):
+    """The request to explain has no fragment at this place."""
+
+
+class FragmentNotFound(InvalidInput):
+    """The request to explain has no fragment with this id."""
+
+
+class SegmentationError(InvalidInput):
+    """A transcript is not in the format that was asked for, or is empty."""
+
+
 class UnknownMemory(NotFound):
     """No live memory is stored under this id."""
 
     def __init__(self, memory_id: int, field: str = "id") -> None:
         super().__init__(f"memory {memory_id} does not exist", field=field)
         self.memory_id = memory_id
+
+
+class UnknownHandle(NotFound):
+    """No original is kept behind this context handle: it is malformed, or was never stored, or has expired."""
+
+    def __init__(self, handle: str) -> None:
+        super().__init__(f"no context source is stored under {handle!r}", field="handle")
+        self.handle = handle
 
 
 class UnknownRequest(NotFound):
@@ -217,6 +270,10 @@ class ExtractError(Internal):
 
 class ExtractorUnavailable(ExtractError):
     """No extractor is configured, or not the one that was asked for."""
+
+
+class WorkingContextCodec(Internal):
+    """A stored working context cannot be read back."""
 
 
 class QueueFull(Internal):

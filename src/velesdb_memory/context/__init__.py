@@ -1,0 +1,1 @@
+"""The context compiler: pure, deterministic, one stage a module; ``compiler`` composes them."""
