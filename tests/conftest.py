@@ -6,10 +6,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from velesdb_memory import MemoryService
 from velesdb_memory.embed.base import Embedder
 from velesdb_memory.testing import FixedClock, FixedEmbedder
+
+# what takes long on a busy machine is no fault
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 Opener = Callable[..., MemoryService]
 

@@ -14,11 +14,13 @@ from .errors import InvalidArgument
 from .text import trim
 
 if TYPE_CHECKING:
+    from .context.tokens import TokenEstimator
     from .embed.base import Embedder
     from .extract.base import Extractor
 
 PREFIX: Final = "VELESDB_MEMORY_"
 EMBEDDERS: Final = ("hash",)
+TOKENIZERS: Final = ("estimate", "o200k", "cl100k")
 _UNEXPANDED: Final = re.compile(r"\$\{|\$[A-Za-z_]|%[A-Za-z_]+%")
 _WHOLE: Final = re.compile(r"[0-9]+")
 
@@ -35,6 +37,8 @@ SETTINGS: Final = {
     "EXTRACTOR_MODEL": "which model it is",
     "EXTRACTOR_API_TOKEN": "its bearer token",
     "OLLAMA_KEEP_ALIVE": "how long ollama keeps the model loaded (default: -1, for ever)",
+    "TOKENIZER": f"how tokens are counted: {', '.join(TOKENIZERS)} (default: estimate; the others need [tokens])",
+    "INGEST_ROOTS": f"directories that fragments may be read from, with {os.pathsep} between them (default: none)",
     "AUTOGRAPH": "1: enrich every remembered fact in the background",
 }
 
@@ -54,6 +58,8 @@ class Settings(msgspec.Struct, frozen=True):
     extractor_model: str | None = None
     extractor_token: str | None = None
     keep_alive: str | None = None
+    ingest_roots: str | None = None
+    tokenizer: str = "estimate"
 
     def __repr__(self) -> str:
         # the token must not reach a log by way of a traceback
@@ -90,6 +96,8 @@ def load(environment: Mapping[str, str] | None = None, *, path: str | None = Non
         extractor_model=values.get("EXTRACTOR_MODEL"),
         extractor_token=values.get("EXTRACTOR_API_TOKEN"),
         keep_alive=values.get("OLLAMA_KEEP_ALIVE"),
+        ingest_roots=values.get("INGEST_ROOTS"),
+        tokenizer=_choice(values, "TOKENIZER", TOKENIZERS, "estimate"),
     )
 
 
@@ -125,6 +133,13 @@ def make_embedder(settings: Settings) -> Embedder:
     from .embed.hashing import HashEmbedder
 
     return HashEmbedder()
+
+
+def make_estimator(settings: Settings) -> TokenEstimator:
+    """The token estimator that is set. Raises InvalidArgument when it needs an extra that is not installed."""
+    from .context.tokens import make_estimator
+
+    return make_estimator(settings.tokenizer)
 
 
 def make_extractor(settings: Settings) -> Extractor | None:

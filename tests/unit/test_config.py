@@ -31,7 +31,7 @@ def test_D5_the_default_ttl_is_whole_seconds_and_zero_means_none(text: str, seco
         ("DEFAULT_TTL", ""), ("DEFAULT_TTL", "-1"), ("DEFAULT_TTL", "1.5"), ("DEFAULT_TTL", "1h"), ("DEFAULT_TTL", "٣"),
         ("DEFAULT_TTL", "1_0"), ("DEFAULT_TTL", "9" * 30), ("EMBEDDER", ""), ("EMBEDDER", "HASH"), ("EMBEDDER", "nope"),
         ("SYNCHRONOUS", "off"), ("SYNCHRONOUS", "FULL"), ("SYNCHRONOUS", ""), ("AUTOGRAPH", "yes"),
-        ("PATH", " "), ("PATH", ""),
+        ("PATH", " "), ("PATH", ""), ("TOKENIZER", ""), ("TOKENIZER", "O200K"), ("TOKENIZER", "gpt2"),
     ],
 )  # fmt: skip
 def test_D58_a_malformed_setting_is_an_error_that_names_it(name: str, value: str) -> None:
@@ -52,6 +52,15 @@ def test_settings_of_other_programs_are_none_of_ours() -> None:
 
 def test_D28_synchronous_can_be_traded_for_speed() -> None:
     assert config.load({"VELESDB_MEMORY_SYNCHRONOUS": "normal"}).synchronous == "normal"
+
+
+@pytest.mark.parametrize("name", config.TOKENIZERS)
+def test_the_tokenizer_is_chosen_by_name(name: str) -> None:
+    assert config.make_estimator(config.load({"VELESDB_MEMORY_TOKENIZER": name})).name == name
+
+
+def test_tokens_are_estimated_when_nothing_is_set() -> None:
+    assert config.make_estimator(config.load({})).name == "estimate"
 
 
 def test_a_flag_for_silence_is_set_by_being_there() -> None:

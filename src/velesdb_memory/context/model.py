@@ -82,16 +82,14 @@ class ContextFragment(msgspec.Struct, frozen=True):
 class MemoryScope(msgspec.Struct, frozen=True):
     """Which memories to compile in: the best for the query, of ``project`` when given."""
 
-    project: Annotated[
-        str | None, Meta(description="Only memories whose metadata says this project.")
-    ] = None
+    project: Annotated[str | None, Meta(description="Only memories whose metadata says this project.")] = None
     k: Annotated[Count, Meta(description="How many at most: 5 unless given.")] = DEFAULT_MEMORY_K
     hops: Annotated[Count, Meta(description="How many links to walk from the best match: 2 unless given.")] = (
         DEFAULT_HOPS
     )
-    graph_boost: Annotated[
-        float, Meta(description="The weight of being reached by links: 0.15 unless given.")
-    ] = DEFAULT_GRAPH_BOOST
+    graph_boost: Annotated[float, Meta(description="The weight of being reached by links: 0.15 unless given.")] = (
+        DEFAULT_GRAPH_BOOST
+    )
 
 
 class ChunkPolicy(msgspec.Struct, frozen=True):
@@ -119,7 +117,10 @@ class Pricing(msgspec.Struct, frozen=True):
 
     version: Annotated[str, Meta(description="Repeated in the answer.")]
     currency: Annotated[str, Meta(description="Repeated in the answer.")]
-    models: Annotated[dict[str, ModelPrice], Meta(description="Prices by the exact name of the model.")]
+    models: Annotated[
+        dict[str, Annotated[ModelPrice, Meta(description="What its input costs.")]],
+        Meta(description="Prices by the exact name of the model."),
+    ]
 
 
 class Importance(msgspec.Struct, frozen=True):
@@ -131,9 +132,9 @@ class Importance(msgspec.Struct, frozen=True):
     recency: Annotated[float, Meta(description="Weight of being recent: 0.1 unless given.")] = (
         DEFAULT_IMPORTANCE_RECENCY
     )
-    recency_field: Annotated[
-        str | None, Meta(description="The metadata field with a number that grows with time.")
-    ] = None
+    recency_field: Annotated[str | None, Meta(description="The metadata field with a number that grows with time.")] = (
+        None
+    )
 
 
 class CompilePolicy(msgspec.Struct, frozen=True):
@@ -183,9 +184,7 @@ class CompileRequest(msgspec.Struct, frozen=True):
     ]
     project: Annotated[str | None, Meta(description="The project that the saving is counted for.")] = None
     target_model: Annotated[str | None, Meta(description="The model that the saving is priced for.")] = None
-    memory_scope: Annotated[
-        MemoryScope | None, Meta(description="Also compile the best stored memories in.")
-    ] = None
+    memory_scope: Annotated[MemoryScope | None, Meta(description="Also compile the best stored memories in.")] = None
     policy: Annotated[CompilePolicy, Meta(description="The knobs; left out ones have their defaults.")] = (
         CompilePolicy()
     )
@@ -280,7 +279,9 @@ class Insights(msgspec.Struct, frozen=True):
     tokens_in: Annotated[Count, Meta(description="The tokens of everything that came in.")]
     tokens_out: Annotated[Count, Meta(description="The tokens of content, and of the images kept.")]
     tokens_saved: Annotated[Count, Meta(description="The difference, never below 0.")]
-    tokens_saved_by_rule: Annotated[dict[str, Count], Meta(description="What each rule saved.")]
+    tokens_saved_by_rule: Annotated[
+        dict[str, Annotated[Count, Meta(description="Tokens.")]], Meta(description="What each rule saved.")
+    ]
     estimated_cost_saved_micros: (
         Annotated[Count, Meta(description="The saving in millionths of the currency's unit.")] | UnsetType
     ) = UNSET
@@ -344,7 +345,8 @@ class ContextSavings(msgspec.Struct, frozen=True):
     tokens_out: Annotated[Count, Meta(description="The tokens that came out.")]
     tokens_saved: Annotated[Count, Meta(description="The tokens that were saved.")]
     cost_saved_micros_by_currency: Annotated[
-        dict[str, Count], Meta(description="The saving in millionths of the unit, by currency.")
+        dict[str, Annotated[Count, Meta(description="Millionths of the currency's unit.")]],
+        Meta(description="The saving in millionths of the unit, by currency."),
     ]
     truncated: Annotated[bool, Meta(description="False: everything recorded is counted.")] = False
 
