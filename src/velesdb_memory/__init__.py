@@ -10,6 +10,39 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .context.compiler import ContextCompiler
+    from .context.model import (
+        BudgetSuggestion,
+        ChunkPolicy,
+        CompiledContext,
+        CompiledTranscript,
+        CompilePolicy,
+        CompileRequest,
+        ContextFragment,
+        ContextSavings,
+        ContextSource,
+        Decision,
+        DecisionReference,
+        Importance,
+        Insights,
+        LoadedWorkingContext,
+        Media,
+        MemoryScope,
+        ModelPrice,
+        Note,
+        Pricing,
+        RetrievalHandle,
+        Section,
+        Segment,
+        Segmentation,
+        SegmentationPolicy,
+        Source,
+        SourceReference,
+        TranscriptRequest,
+        WorkingContext,
+        WorkingContextSession,
+    )
+    from .context.tokens import DefaultEstimator, ExactEstimator, TokenEstimator
     from .embed.base import Embedder
     from .embed.hashing import HashEmbedder
     from .errors import Internal, InvalidInput, NotFound, VelesMemoryError
@@ -33,6 +66,7 @@ if TYPE_CHECKING:
         ListedMemory,
         MemoryPage,
         MemoryStatus,
+        PurgeReport,
         Recollection,
         Recollections,
         Signals,
@@ -47,11 +81,25 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "BudgetSuggestion",
+    "ChunkPolicy",
     "ColumnFilter",
+    "CompilePolicy",
+    "CompileRequest",
+    "CompiledContext",
+    "CompiledTranscript",
+    "ContextCompiler",
+    "ContextFragment",
+    "ContextSavings",
+    "ContextSource",
     "DatedContext",
+    "Decision",
+    "DecisionReference",
+    "DefaultEstimator",
     "Embedder",
     "EntityProfile",
     "EntityRelation",
+    "ExactEstimator",
     "Explanation",
     "ExtractedAttribute",
     "ExtractedFact",
@@ -64,31 +112,53 @@ __all__ = [
     "FusionOptions",
     "HashEmbedder",
     "ImportReport",
+    "Importance",
+    "Insights",
     "Internal",
     "InvalidInput",
     "Link",
     "ListedMemory",
+    "LoadedWorkingContext",
+    "Media",
     "MemoryPage",
+    "MemoryScope",
     "MemoryService",
     "MemoryStatus",
     "MemoryStore",
+    "ModelPrice",
     "NotFound",
+    "Note",
     "OllamaExtractor",
     "OpenAiExtractor",
     "OutlineExtractor",
+    "Pricing",
+    "PurgeReport",
     "Recollection",
     "Recollections",
     "Reranker",
+    "RetrievalHandle",
+    "Section",
+    "Segment",
+    "Segmentation",
+    "SegmentationPolicy",
     "Signals",
+    "Source",
+    "SourceReference",
     "SqliteStore",
+    "TokenEstimator",
+    "TranscriptRequest",
     "Unrelated",
     "VelesMemoryError",
     "WhyEdge",
     "WhyNode",
+    "WorkingContext",
+    "WorkingContextSession",
     "__version__",
 ]
 
 _HOMES = {
+    "ContextCompiler": "context.compiler",
+    **dict.fromkeys(("DefaultEstimator", "ExactEstimator", "TokenEstimator"), "context.tokens"),
     "Embedder": "embed.base",
     "HashEmbedder": "embed.hashing",
     **dict.fromkeys(("Internal", "InvalidInput", "NotFound", "VelesMemoryError"), "errors"),
@@ -105,10 +175,16 @@ _HOMES = {
 }
 
 
+# of every other name: the first of these that has it
+_VALUES = ("model", "context.model")
+
+
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f".{_HOMES.get(name, 'model')}", __name__), name)
+    homes = [_HOMES[name]] if name in _HOMES else _VALUES
+    modules = (import_module(f".{home}", __name__) for home in homes)
+    value = next(getattr(module, name) for module in modules if hasattr(module, name))
     globals()[name] = value
     return value
 

@@ -6,6 +6,7 @@ FNV-1a is by Fowler, Noll and Vo; the 64-bit constants are those of draft-eastla
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from .errors import InvalidArgument
@@ -17,6 +18,8 @@ FNV_PRIME: Final = 0x100000001B3
 _MASK: Final = 2**64 - 1
 _DECIMAL: Final = re.compile(r"\+?[0-9]+")
 _HUB_SALT: Final = "\0_veles_entity_hub\0"
+_WORKING_SALT: Final = "veles-ctx-working:"
+_SEPARATOR: Final = "\x1f"
 
 
 def fnv1a64(data: bytes, seed: int = FNV_OFFSET) -> int:
@@ -25,6 +28,9 @@ def fnv1a64(data: bytes, seed: int = FNV_OFFSET) -> int:
     for byte in data:
         value = ((value ^ byte) * FNV_PRIME) & _MASK
     return value
+
+
+_SOURCE_SEED: Final = fnv1a64(b"veles-ctx-source:")
 
 
 def fact_id(text: str) -> int:
@@ -41,6 +47,21 @@ def hub_id(name: str) -> int:
     """The id of an entity's hub; ``name`` is canonicalised first. Never equal to the id of the same text as a fact
     but by collision."""
     return fnv1a64((_HUB_SALT + canonical(name)).encode())
+
+
+@lru_cache(maxsize=8_192)  # the same originals come again and again, by the thousand
+def source_id(number: int) -> int:
+    """The id of the record that keeps the original with this hash."""
+    return fnv1a64(str(number).encode(), _SOURCE_SEED)
+
+
+def working_id(project: str, session: str) -> int:
+    """The id of the working context of a session."""
+    name = f"{project}{_SEPARATOR}{session}"
+    if name.count(_SEPARATOR) > 1:
+        # where a name holds the separator, lengths tell the two apart; at least three separators, so never a plain name
+        name = f"{len(project)}{_SEPARATOR}{name}"
+    return fnv1a64((_WORKING_SALT + name).encode())
 
 
 def parse_id(value: object, field: str) -> int:

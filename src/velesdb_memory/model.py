@@ -262,3 +262,10 @@ class ExtractionSnapshot(msgspec.Struct, frozen=True):
     skipped_over_cap: int | None
     error: str | None
     skipped: dict[str, int] | None
+
+
+class PurgeReport(msgspec.Struct, frozen=True):
+    """The originals that a purge deleted, or would delete, and the bytes of the store that they take."""
+
+    sources: int
+    bytes: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from .clock import Clock, SystemClock
 from .config import home_expanded
@@ -37,13 +37,17 @@ from .model import (
     Recollections,
     Unrelated,
 )
+from .service_context import ContextService
 from .store.base import Finding, MemoryStore
 from .work import jobs
 from .work.extractors import Extractors
 from .work.worker import Worker
 
+if TYPE_CHECKING:
+    from .context.compiler import ContextCompiler
 
-class MemoryService:
+
+class MemoryService(ContextService):
     """Durable memory in one directory: facts, their metadata, the links between them.
 
     Use it as a context manager, or call :meth:`close`. It may be shared between threads, and any number of processes
@@ -57,9 +61,9 @@ class MemoryService:
 
     ``path`` is the store's directory (``~`` is expanded, missing folders are created). ``embedder`` defaults to the
     built-in one, which needs no model. ``extractor`` is who reads passages when a call does not say; with ``autograph``
-    it also reads every remembered fact, once a worker runs (``start_worker``, ``work``, or a server). Raises
-    StoreUnwritable, StoreForeign, StoreCorrupt or StoreTooNew, and InvalidArgument for ``autograph`` without an
-    extractor.
+    it also reads every remembered fact, once a worker runs (``start_worker``, ``work``, or a server). ``compiler`` is
+    who compiles contexts when a call does not say. Raises StoreUnwritable, StoreForeign, StoreCorrupt or StoreTooNew,
+    and InvalidArgument for ``autograph`` without an extractor.
     """
 
     def __init__(
@@ -70,10 +74,11 @@ class MemoryService:
         extractor: Extractor | None = None,
         autograph: bool = False,
         clock: Clock | None = None,
+        compiler: ContextCompiler | None = None,
     ) -> None:
         from .store.sqlite import SqliteStore
 
-        self._start(SqliteStore(home_expanded(path)), embedder, extractor, autograph, clock)
+        self._start(SqliteStore(home_expanded(path)), embedder, extractor, autograph, clock, compiler)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], embedder: Embedder) -> Self:
@@ -89,10 +94,11 @@ class MemoryService:
         extractor: Extractor | None = None,
         autograph: bool = False,
         clock: Clock | None = None,
+        compiler: ContextCompiler | None = None,
     ) -> Self:
         """A service over a store of your own. The service closes it."""
         service = cls.__new__(cls)
-        service._start(store, embedder, extractor, autograph, clock)
+        service._start(store, embedder, extractor, autograph, clock, compiler)
         return service
 
     def _start(
@@ -102,6 +108,7 @@ class MemoryService:
         extractor: Extractor | None,
         autograph: bool,
         clock: Clock | None,
+        compiler: ContextCompiler | None,
     ) -> None:
         if embedder is None:
             from .embed.hashing import HashEmbedder
@@ -110,6 +117,8 @@ class MemoryService:
         self._core = Core(store, embedder, clock or SystemClock(), autograph=autograph)
         self._extractors = Extractors(extractor)
         self._worker: Worker | None = None
+        self._compiler = compiler
+        self._closed = False
         try:
             if autograph and extractor is None:
                 raise InvalidArgument("autograph needs an extractor to read the facts with", field="autograph")
@@ -123,6 +132,7 @@ class MemoryService:
         if self._worker is not None:
             self._worker.stop()
             self._worker = None
+        self._closed = True
         self._core.store.close()
 
     def __enter__(self) -> Self:

@@ -20,7 +20,9 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from velesdb_memory import Link, MemoryService
+import msgspec
+
+from velesdb_memory import CompileRequest, ContextFragment, Link, MemoryService
 from velesdb_memory.errors import NotFound
 from velesdb_memory.model import Recollection
 
@@ -202,14 +204,57 @@ def mutate(name: str, shared: list[str], victims: list[str]) -> dict[str, Any]:
     return {name: result.result() for name, result in zip(names, results, strict=True)}
 
 
+def compile_(name: str, number: int, project: str, shared: int = 0) -> int:
+    """Compile ``number`` contexts of a text of their own and ``shared`` texts of everybody's; acknowledge each."""
+    together = [ContextFragment(fact("everybody's", index)) for index in range(shared)]
+    for index in range(number):
+        mine = ContextFragment(fact(name, index))
+        context = memory().compile_context(CompileRequest("", [mine, *together], 10_000, project))
+        assert [warning.reason for warning in context.warnings] == []
+        tell(ack=[index, context.sources[0].handle, context.insights.tokens_in])
+    return number
+
+
+def savings(project: str | None = None) -> dict[str, Any]:
+    return msgspec.to_builtins(memory().context_savings(project))
+
+
+def retrieve(handles: list[str]) -> list[str]:
+    return [memory().retrieve_context_source(handle).content for handle in handles]
+
+
+def purge(rounds: int) -> int:
+    """Purge everything again and again; how many originals went."""
+    return sum(memory().purge_sources(0).sources for _ in range(rounds))
+
+
+def save(name: str, number: int, project: str, sessions: int) -> int:
+    """Save ``number`` states under ``sessions`` names in turn, and a fact with each; acknowledge each."""
+    for index in range(number):
+        state = {"goal": f"{name} {index}", "pending_actions": [fact(name, index)]}
+        memory().save_working_context(project, f"{name} {index % sessions}", state)
+        memory().remember(fact(name, index))
+        tell(ack=index)
+    return number
+
+
+def load(project: str, session: str) -> dict[str, Any]:
+    return msgspec.to_builtins(memory().load_working_context(project, session))
+
+
+def sessions(project: str) -> list[str]:
+    return [each.session for each in memory().list_working_contexts(project)]
+
+
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "open": open_,
     "import": import_,
+    "compile": compile_,
     **{
         operation.__name__: operation
         for operation in (
             close, write, read, remember, recall, forget, relate, why, facts, check, begin_export, end_export,
-            hold_snapshot, mutate,
+            hold_snapshot, mutate, savings, retrieve, purge, save, load, sessions,
         )
     },
 }  # fmt: skip

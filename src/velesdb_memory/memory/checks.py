@@ -30,6 +30,7 @@ from ..limits import (
     MAX_QUERY_BYTES,
     MAX_RECALL_LIMIT,
     MAX_RELATION_BYTES,
+    MAX_WORKING_NAME_BYTES,
     MIN_INTEGER,
 )
 from ..model import ColumnFilter, JsonObject, Link, Operator
@@ -94,9 +95,22 @@ def flag(value: object, field: str) -> bool:
     return value
 
 
-def ttl(value: object) -> int | None:
+def ttl(value: object, field: str = "ttl_seconds") -> int | None:
     """Seconds to live: None or a non-negative integer, where 0 means for ever."""
-    return None if value is None else integer(value, "ttl_seconds")
+    return None if value is None else integer(value, field)
+
+
+def name(value: object, field: str) -> str:
+    """What a project, a session or a model is called: text of up to 256 bytes. Not trimmed."""
+    text = require_text(value, field)
+    size = utf8_size(text, field)
+    if size > MAX_WORKING_NAME_BYTES:
+        raise InvalidArgument(
+            f"{field} is {size} bytes of UTF-8, over the cap of {MAX_WORKING_NAME_BYTES}",
+            field=field,
+            limit=MAX_WORKING_NAME_BYTES,
+        )
+    return text
 
 
 def relation(value: object, field: str = "relation") -> str:

@@ -47,15 +47,17 @@ class _Fusion(msgspec.Struct, frozen=True):
     graph_boost: float
     pool: int
     lexical_boost: float
-    explain: bool
 
 
-class _Candidate(msgspec.Struct):
+class Candidate(msgspec.Struct):
+    """A fact on the way into a ranking: what found it, each in [0, 1], and the sum that it is ranked by."""
+
     id: int
     cosine: float = 0.0
     vector: float = 0.0
     lexical: float = 0.0
     graph: float = 0.0
+    fused: float = 0.0
 
 
 def recall_fused(
@@ -77,13 +79,15 @@ def recall_fused_reranked(
     """The best ``k`` in the reranker's order; see MemoryService.recall_fused_reranked."""
     wanted = checks.count(k)
     found = _search(core, query, wanted, None, filter, options)
-    if not found:
-        return found
+    return Recollections(reranked(reranker, query, found)[:wanted], found.warnings) if found else found
+
+
+def reranked(reranker: Reranker, query: str, found: Sequence[Recollection]) -> list[Recollection]:
+    """``found`` as the reranker orders it. Raises RerankError when it fails."""
     try:
-        ordered = list(reranker.rerank(trim(query), list(found)))
+        return list(reranker.rerank(trim(query), list(found)))
     except Exception as error:
         raise RerankError(f"the reranker failed: {error}") from error
-    return Recollections(ordered[:wanted], found.warnings)
 
 
 def recall_fused_dated(
@@ -139,18 +143,22 @@ def _iso(value: int) -> str:
 
 def _options(core: Core, k: int, options: FusionOptions | None) -> _Fusion:
     given = options or FusionOptions()
-    lexical = DEFAULT_LEXICAL_BOOST_SEMANTIC if core.embedder.semantic else DEFAULT_LEXICAL_BOOST
     pool = pool_size(k) if given.pool is None else max(1, checks.integer(given.pool, "pool"))
     return _Fusion(
         min(checks.integer(given.hops, "hops"), MAX_WHY_HOPS),
-        _weight(given.graph_boost, DEFAULT_GRAPH_BOOST, "graph_boost"),
+        weight(given.graph_boost, DEFAULT_GRAPH_BOOST, "graph_boost"),
         min(pool, MAX_RECALL_LIMIT),
-        _weight(given.lexical_boost, lexical, "lexical_boost"),
-        given.explain,
+        weight(given.lexical_boost, default_lexical_boost(core), "lexical_boost"),
     )
 
 
-def _weight(value: object, default: float, field: str) -> float:
+def default_lexical_boost(core: Core) -> float:
+    """What matching words weigh beside a similarity of 1, by the class of the embedder."""
+    return DEFAULT_LEXICAL_BOOST_SEMANTIC if core.embedder.semantic else DEFAULT_LEXICAL_BOOST
+
+
+def weight(value: object, default: float, field: str) -> float:
+    """A weight that a caller gave; ``default`` for None and for what is not finite."""
     if value is None:
         return default
     number = checks.number(value, field)
@@ -160,9 +168,18 @@ def _weight(value: object, default: float, field: str) -> float:
 def _search(
     core: Core, query: str, k: int, cut: int | None, filter: JsonObject | None, options: FusionOptions | None
 ) -> Recollections:
+    explain = options is not None and options.explain
+    ranked, warnings = rank(core, query, k, cut, filter, options)
+    return Recollections([recollection(candidate, record, explain) for candidate, record in ranked], warnings)
+
+
+def rank(
+    core: Core, query: str, k: int, cut: int | None, filter: JsonObject | None, options: FusionOptions | None
+) -> tuple[list[tuple[Candidate, Record]], list[str]]:
+    """The first ``cut`` candidates (None: all) of a search for ``k``, best first, and what it had to do without."""
     text = checks.query(query)
     if not text or not k:
-        return Recollections()
+        return [], []
     fusion, where = _options(core, k, options), checks.exact_filter(filter)
     warnings: list[str] = []
     try:
@@ -178,11 +195,11 @@ def _search(
             core.require_space(view)
         ranked = _Fuse(view, fusion, where).rank(vector, text)[:cut]
         records = view.get_many([candidate.id for candidate in ranked])
-    found = [_recollection(candidate, records[candidate.id], fusion.explain) for candidate in ranked]
-    return Recollections(found, warnings)
+    return [(candidate, records[candidate.id]) for candidate in ranked], warnings
 
 
-def _recollection(candidate: _Candidate, record: Record, explain: bool) -> Recollection:
+def recollection(candidate: Candidate, record: Record, explain: bool = False) -> Recollection:
+    """A candidate as callers see it."""
     signals = Signals(candidate.vector, candidate.lexical, candidate.graph) if explain else None
     return Recollection(record.id, candidate.cosine, record.content, checks.visible(record.metadata), signals)
 
@@ -199,9 +216,9 @@ class _Fuse:
         self._view = view
         self._fusion = fusion
         self._where = where
-        self._candidates: dict[int, _Candidate] = {}
+        self._candidates: dict[int, Candidate] = {}
 
-    def rank(self, vector: NDArray[np.float32] | None, text: str) -> list[_Candidate]:
+    def rank(self, vector: NDArray[np.float32] | None, text: str) -> list[Candidate]:
         """All candidates, best first; ``vector`` None leaves words and links to find them."""
         hits = [] if vector is None else self._view.nearest(vector, self._fusion.pool, self._where)
         cosines = {hit.id: hit.score for hit in hits}
@@ -217,7 +234,7 @@ class _Fuse:
         pool = list(dict.fromkeys((*cosines, *words)))
         for memory_id in pool:
             cosine = cosines.get(memory_id, 0.0)
-            self._candidates[memory_id] = _Candidate(
+            self._candidates[memory_id] = Candidate(
                 memory_id,
                 cosine,
                 min(1.0, max(cosine, 0.0) / best_cosine),
@@ -225,17 +242,14 @@ class _Fuse:
             )
         if pool and self._fusion.hops:
             self._reach(self._view.get_many(pool[:1])[pool[0]])
-        ranked = list(self._candidates.values())
+        for candidate in self._candidates.values():
+            candidate.fused = (
+                candidate.vector
+                + self._fusion.graph_boost * candidate.graph
+                + self._fusion.lexical_boost * candidate.lexical
+            )
         # stable: equal scores keep the order of the pool, then that of the walk
-        ranked.sort(key=self._fused, reverse=True)
-        return ranked
-
-    def _fused(self, candidate: _Candidate) -> float:
-        return (
-            candidate.vector
-            + self._fusion.graph_boost * candidate.graph
-            + self._fusion.lexical_boost * candidate.lexical
-        )
+        return sorted(self._candidates.values(), key=lambda candidate: candidate.fused, reverse=True)
 
     def _reach(self, seed: Record) -> None:
         """Weigh what the graph reaches from the best match, and add what the pool does not hold."""
@@ -245,7 +259,7 @@ class _Fuse:
         weights = self._weights(result)
         for record in reached:
             if record.id in kept:
-                candidate = self._candidates.setdefault(record.id, _Candidate(record.id))
+                candidate = self._candidates.setdefault(record.id, Candidate(record.id))
                 candidate.graph = weights.get(record.id, 1.0)
 
     def _weights(self, result: Walk) -> dict[int, float]:

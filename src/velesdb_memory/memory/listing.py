@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ..ids import parse_id
 from ..limits import MAX_LIST_LIMIT
 from ..model import JsonObject, ListedMemory, MemoryPage
 from ..store.base import Kind, Record, StoreView
 from . import checks
 from .core import Core
+
+_MARKERS: Final = {
+    Kind.SOURCE: "_veles_ctx_source",
+    Kind.EVENT: "_veles_ctx_event",
+    Kind.WORKING: "_veles_ctx_working",
+}
 
 
 def list_memories(
@@ -37,6 +45,8 @@ def verbatim(view: StoreView, record: Record) -> JsonObject:
     shown = dict(record.metadata)
     if record.kind is not Kind.FACT:
         shown["_veles_hub"] = True
+    if record.kind in _MARKERS:
+        shown[_MARKERS[record.kind]] = True
     if record.kind is Kind.HUB:
         shown |= {attribute.key: attribute.value for attribute in view.attributes(record.id)}
     if record.expires_at is not None:

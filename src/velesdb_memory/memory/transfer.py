@@ -10,9 +10,9 @@ from ..errors import InvalidArgument, ReservedKey, SelfRelation, TransferFormat,
 from ..ids import edge_id, fact_id, hub_id, parse_id
 from ..limits import MAX_EPOCH_SECONDS, MAX_FACT_BYTES, MAX_LIST_LIMIT
 from ..model import ImportReport, JsonObject, LineProblem
-from ..store.base import NOBODY, Attribute, Kind, Record, Refusal, StoreTransaction, StoreView, in_pages
+from ..store.base import NOBODY, Attribute, Kind, Record, Refusal, StoreTransaction, StoreView
 from ..text import canonical, require_text, trim, utf8_size
-from . import checks
+from . import checks, savings, sources, working
 from .core import Core
 from .listing import verbatim
 from .remember import put_fact
@@ -21,6 +21,7 @@ from .wiring import HUB_PREFIX, ensure_hub, has_name, wire_topics
 MANIFEST: Final = "velesdb_memory_export"
 VERSION: Final = 1
 _BATCH: Final = 512  # lines of one transaction
+_BATCH_LENGTH: Final = 2**24  # characters of one transaction: the lines of originals are long
 _MAX_TALLY: Final = 2**63 - 1  # what the database counts to
 _KINDS: Final = {kind.name.lower(): kind for kind in Kind}
 _LEARNED: Final = ("_veles_rl_confidence", "_veles_rl_success", "_veles_rl_failure")
@@ -153,7 +154,7 @@ class _Import:
         marked = (line if number > 1 else line.removeprefix("\ufeff") for number, line in enumerate(lines, 1))
         numbered = ((number, line) for number, line in enumerate(marked, 1) if trim(line))
         done = 0
-        for batch in in_pages(numbered, _BATCH):
+        for batch in _batches(numbered):
             self._take(batch)
             done += len(batch)
             if self._progress:
@@ -216,18 +217,22 @@ class _Import:
             expires_at = min(checks.integer(expires_at, "expires_at"), MAX_EPOCH_SECONDS)
             if expires_at <= tx.now:
                 raise _Problem("it has expired")
+        if kind in (Kind.SOURCE, Kind.EVENT, Kind.WORKING):
+            content = require_text(entry["content"], "content")
+            self._unchanged += not _take_internal(tx, kind, number, content, raw, expires_at)
+            return
         if kind is Kind.FACT:
             text = checks.fact(entry["content"], "content")
             if number != fact_id(text):
                 raise _Problem(f"its id {number} is not the id of its content ({fact_id(text)})")
             confidence, successes, failures = _learned(entry, raw)
         else:
-            text = entry["content"]
-            if utf8_size(require_text(text, "content"), "content") > MAX_FACT_BYTES:
-                raise _Problem(f"its content is not text of up to {MAX_FACT_BYTES} bytes")
+            text = require_text(entry["content"], "content")
+            if utf8_size(text, "content") > MAX_FACT_BYTES:
+                raise _Problem(f"its content is over {MAX_FACT_BYTES} bytes")
+            if number != hub_id(text.removeprefix(HUB_PREFIX)):
+                raise _Problem(f"its id {number} is not the id of this entity")
             confidence, successes, failures = None, 0, 0
-        if kind is Kind.HUB and number != hub_id(text.removeprefix(HUB_PREFIX)):
-            raise _Problem(f"its id {number} is not the id of this entity")
         former = tx.get(number)
         # an export without internals says nothing about automatic dates; a date that is there was there
         dated = bool(entry.get("dated", checks.DATE_KEY in metadata))
@@ -326,6 +331,30 @@ class _Import:
         self._unchanged += known
 
 
+def _batches(lines: Iterable[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
+    batch: list[tuple[int, str]] = []
+    length = 0
+    for line in lines:
+        batch.append(line)
+        length += len(line[1])
+        if len(batch) == _BATCH or length > _BATCH_LENGTH:
+            yield batch
+            batch, length = [], 0
+    if batch:
+        yield batch
+
+
+def _take_internal(
+    tx: StoreTransaction, kind: Kind, number: int, content: str, metadata: JsonObject, expires_at: int | None
+) -> bool:
+    """Write a record of the context compiler; whether anything changed."""
+    if kind is Kind.SOURCE:
+        return sources.take(tx, number, content, metadata, expires_at)
+    if kind is Kind.EVENT:
+        return savings.take(tx, number, metadata, expires_at)
+    return working.take(tx, number, content, metadata)
+
+
 def _same(former: Any, value: Any) -> bool:
     # Python takes 1, 1.0 and True for equal, JSON does not
     return json.dumps(former, sort_keys=True) == json.dumps(value, sort_keys=True)
@@ -368,7 +397,10 @@ def _kind(entry: JsonObject, metadata: JsonObject) -> Kind:
         raise _Problem("'metadata' is not an object")
     name = entry.get("kind")
     if name is None:
-        # the reference marks its internals in their metadata; only entities mean anything here
+        # the reference marks its internals in their metadata; it hashes originals in another way and counts each
+        # compilation by itself, so only entities and working contexts mean anything here
+        if "_veles_ctx_working" in metadata:
+            return Kind.WORKING
         if any(key.startswith("_veles_ctx_") for key in metadata):
             raise _Problem("it is an internal record of the reference's context compiler, which is not taken over")
         return Kind.HUB if "_veles_hub" in metadata else Kind.FACT

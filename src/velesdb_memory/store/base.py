@@ -37,6 +37,10 @@ T = TypeVar("T")
 # The teacher of what a passage without any fact says: it is never forgotten, so nothing takes that back
 NOBODY: Final = 0
 
+# Metadata of internal records that a store looks into
+MEDIA: Final = "_veles_ctx_source_media"  # the image of a source: {"mime", "bytes_b64"}
+PROJECT: Final = "_veles_ctx_project"  # of a working context, or of counted compilations
+
 
 class Predicate(msgspec.Struct, frozen=True):
     """One condition on a metadata field; a filter is a sequence of them, all of which must hold.
@@ -63,6 +67,15 @@ class Record(msgspec.Struct, frozen=True):
     successes: int = 0
     failures: int = 0
     expires_at: int | None = None
+
+
+class Stub(msgspec.Struct, frozen=True):
+    """A record without what is long in a source or a working context, and how many bytes of the store that takes."""
+
+    id: int
+    kind: Kind
+    metadata: JsonObject
+    size: int
 
 
 class Hit(msgspec.Struct, frozen=True):
@@ -148,6 +161,10 @@ class StoreView(Protocol):
 
     @property
     def now(self) -> int: ...
+    def store_id(self) -> str:
+        """A random name that the store has had since it was made."""
+        ...
+
     def space(self) -> Space | None:
         """The active embedding space, None before the first embedder was recorded."""
         ...
@@ -198,13 +215,22 @@ class StoreView(Protocol):
         ...
 
     def records(self) -> int:
-        """How many records are stored, internal ones and those that expired a moment ago included."""
+        """How many facts and hubs are stored, those that expired a moment ago included."""
+        ...
+
+    def peek(self, memory_id: int) -> Stub | None:
+        """What is known of a live record, without reading what is long in it."""
+        ...
+
+    def internals(self, kind: Kind, project: str | None = None) -> list[Stub]:
+        """The live records of an internal kind; of one project when it is given."""
         ...
 
     def page(
         self, after: int | None, limit: int, where: Sequence[Predicate], include_internal: bool
     ) -> tuple[list[Record], bool]:
-        """Up to ``limit`` live records with ids above ``after``, ascending, and whether there are more."""
+        """Up to ``limit`` live records with ids above ``after``, ascending, and whether there are more. A page of
+        long internal records ends early."""
         ...
 
     def refusals(self) -> list[Refusal]:
@@ -247,7 +273,8 @@ class StoreTransaction(StoreView, Protocol):
 
     def put(self, record: Record, vector: NDArray[np.float32] | None) -> None:
         """Write a record with its facets, terms and vector. One already there under the id is updated in place:
-        its edges stay. ``vector`` is required for facts and refused for the rest."""
+        its edges stay. ``vector`` is required for facts and refused for the rest. Raises IdCollision when the id has a
+        record of another kind, or the other text of a fact or a hub."""
         ...
 
     def set_confidence(self, memory_id: int, confidence: float, successes: int, failures: int) -> None: ...

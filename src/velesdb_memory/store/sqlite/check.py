@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...analysis import ANALYSER_VERSION, terms
 from ..base import Finding, in_pages
-from . import facets, lexical
+from . import bodies, facets, lexical
 from .connection import Database
 from .spaces import SPACE_SHIFT, Spaces
+from .transaction import SqliteTransaction
+from .view import SHIFT
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,9 +45,10 @@ def run(database: Database, spaces: Spaces, now: int, repair: bool, progress: Pr
         findings.append(_vectors(connection, spaces))
         findings.append(_codes(connection, spaces, progress))
         findings.append(_edges(connection))
+        findings.append(_bodies(connection))
         findings.append(_expired(connection, now))
     if repair:
-        findings = [_repair(database, spaces, finding, progress) for finding in findings]
+        findings = [_repair(database, spaces, now, finding, progress) for finding in findings]
     return findings
 
 
@@ -171,6 +174,19 @@ def _edges(connection: sqlite3.Connection) -> Finding:
     return Finding("edges", True, f"{total} edges, both ends of each are there")
 
 
+def _bodies(connection: sqlite3.Connection) -> Finding:
+    total, bad = bodies.damaged(connection)
+    strays = bodies.strays(connection)
+    if bad or strays:
+        return Finding(
+            "originals",
+            False,
+            f"{len(bad)} of {total} sources and working contexts cannot be read, {len(strays)} belong to no record",
+            "run `velesdb-memory doctor` to take them out; compiling the same texts stores them again",
+        )
+    return Finding("originals", True, f"{total} sources and working contexts, each can be read")
+
+
 def _expired(connection: sqlite3.Connection, now: int) -> Finding:
     count = connection.execute(
         "SELECT count(*) FROM memory WHERE expires_at IS NOT NULL AND expires_at <= ?", (now,)
@@ -179,7 +195,7 @@ def _expired(connection: sqlite3.Connection, now: int) -> Finding:
     return Finding("expiry", True, detail)
 
 
-def _repair(database: Database, spaces: Spaces, finding: Finding, progress: Progress) -> Finding:
+def _repair(database: Database, spaces: Spaces, now: int, finding: Finding, progress: Progress) -> Finding:
     if finding.sound:
         return finding
     if finding.subject == "codes":
@@ -187,6 +203,13 @@ def _repair(database: Database, spaces: Spaces, finding: Finding, progress: Prog
             space = spaces.active(connection)
         if space is not None:
             spaces.rebuild(space.codes, (lambda done, total: progress("codes", done, total)) if progress else None)
+    elif finding.subject == "originals":
+        with database.writing() as connection:
+            transaction = SqliteTransaction(connection, spaces, now)
+            for key in bodies.damaged(connection)[1]:
+                transaction.delete(key + SHIFT)
+            connection.executemany("DELETE FROM body WHERE slot = ?", [(slot,) for slot in bodies.strays(connection)])
+        return Finding(finding.subject, True, f"{finding.detail}; taken out", repaired=True)
     elif finding.subject in ("facets", "words", "edges"):
         with database.writing() as connection:
             {"facets": rebuild_facets, "words": rebuild_postings, "edges": _drop_dangling}[finding.subject](connection)

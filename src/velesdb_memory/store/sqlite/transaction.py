@@ -12,8 +12,8 @@ import msgspec
 from ...analysis import terms
 from ...errors import IdCollision
 from ...ids import edge_id
-from ..base import Attribute, Edge, JobRecord, Kind, Record, Refusal, Space
-from . import facets, lexical
+from ..base import PROJECT, Attribute, Edge, JobRecord, Kind, Record, Refusal, Space
+from . import bodies, facets, lexical
 from .spaces import Spaces
 from .view import JOB, LIVE, RECORD, SHIFT, JobBody, SqliteView, edge_of, job_of, record_of
 
@@ -51,7 +51,7 @@ class SqliteTransaction(SqliteView):
             slot, kind, content, metadata, expires_at = row
             if expires_at is not None and expires_at <= self.now:
                 self.delete(record.id)
-            elif kind != record.kind or (record.kind in (Kind.FACT, Kind.HUB) and content != record.content):
+            elif kind != record.kind or (kind in (Kind.FACT, Kind.HUB) and content != record.content):
                 raise IdCollision(
                     f"id {record.id} already belongs to another text: both hash to it. Nothing was overwritten; "
                     "word this one differently"
@@ -76,22 +76,26 @@ class SqliteTransaction(SqliteView):
         return row is not None and row[0] == vector.astype("<f4").tobytes()
 
     def _insert(self, record: Record, vector: NDArray[np.float32] | None) -> None:
+        content, metadata = bodies.rest(record)
         slot = self._connection.execute(
-            "INSERT INTO memory (id, kind, content, metadata, dated, confidence, successes, failures, expires_at)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO memory (id, kind, content, metadata, dated, confidence, successes, failures, expires_at,"
+            " project) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 record.id - SHIFT,
                 record.kind,
-                record.content,
-                facets.canonical_json(record.metadata),
+                content,
+                facets.canonical_json(metadata),
                 record.dated,
                 record.confidence,
                 record.successes,
                 record.failures,
                 record.expires_at,
+                record.metadata.get(PROJECT) if record.kind in (Kind.EVENT, Kind.WORKING) else None,
             ),
         ).lastrowid
         assert slot is not None
+        if record.kind in bodies.KINDS:
+            bodies.write(self._connection, slot, bodies.of(record))
         if record.kind is Kind.FACT:
             assert vector is not None
             facets.write(self._connection, slot, record.metadata)
@@ -102,12 +106,15 @@ class SqliteTransaction(SqliteView):
         if record.kind is Kind.FACT and facets.canonical_json(former) != facets.canonical_json(record.metadata):
             facets.remove(self._connection, slot, former)
             facets.write(self._connection, slot, record.metadata)
+        if record.kind in bodies.KINDS and bodies.read(self._connection, slot) != bodies.of(record):
+            bodies.write(self._connection, slot, bodies.of(record))
+        content, metadata = bodies.rest(record)
         self._connection.execute(
             "UPDATE memory SET content = ?, metadata = ?, dated = ?, confidence = ?, successes = ?, failures = ?,"
             " expires_at = ? WHERE slot = ?",
             (
-                record.content,
-                facets.canonical_json(record.metadata),
+                content,
+                facets.canonical_json(metadata),
                 record.dated,
                 record.confidence,
                 record.successes,
@@ -124,6 +131,8 @@ class SqliteTransaction(SqliteView):
             facets.remove(self._connection, slot, metadata)
             lexical.remove(self._connection, slot, terms(content))
             self._spaces.remove(self._connection, slot)
+        elif kind in bodies.KINDS:
+            self._connection.execute("DELETE FROM body WHERE slot = ?", (slot,))
         self._connection.execute("DELETE FROM memory WHERE slot = ?", (slot,))
         self.deleted = True
 

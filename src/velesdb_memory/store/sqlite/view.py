@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from ...limits import MAX_ID
-from ..base import NOBODY, Attribute, Counts, Edge, Hit, JobRecord, Kind, Predicate, Record, Refusal, Space
-from . import facets, lexical
+from ..base import MEDIA, NOBODY, Attribute, Counts, Edge, Hit, JobRecord, Kind, Predicate, Record, Refusal, Space, Stub
+from . import bodies, facets, lexical
 from .codes import ranking
 from .search import cosines
 from .spaces import Spaces
@@ -30,12 +30,21 @@ HELD: Final = (
     f" AND (s.fact = {NOBODY - 2**63} OR t.id IS NOT NULL AND (t.expires_at IS NULL OR t.expires_at > ?))))"
 )
 _EDGE: Final = "e.id, e.src, e.dst, e.relation"
+_PAGE_LENGTH: Final = 2**24  # of the texts of a page's internal records, after which it ends
+_STUB: Final = (
+    "SELECT m.id, m.kind, m.metadata, ifnull(length(b.content), 0) + ifnull(length(b.media), 0)"
+    " FROM memory AS m LEFT JOIN body AS b ON b.slot = m.slot"
+)
 JOB: Final = "request_id, fingerprint, extractor, state, accepted_at, attempts, body, extraction"
 
 
 def record_of(row: Sequence[Any]) -> Record:
     """A record from the columns of ``RECORD``."""
     return Record(row[0] + SHIFT, _KINDS[int(row[1])], row[2], msgspec.json.decode(row[3]), bool(row[4]), *row[5:9])
+
+
+def _stub_of(row: Sequence[Any]) -> Stub:
+    return Stub(row[0] + SHIFT, _KINDS[int(row[1])], msgspec.json.decode(row[2]), row[3])
 
 
 def edge_of(row: Sequence[Any]) -> Edge:
@@ -77,6 +86,9 @@ class SqliteView:
         self._spaces = spaces
         self.now = now
 
+    def store_id(self) -> str:
+        return self._connection.execute("SELECT value FROM meta WHERE key = 'store'").fetchone()[0]
+
     def space(self) -> Space | None:
         row = self._spaces.active(self._connection)
         return None if row is None else Space(row.model, row.dimension)
@@ -85,15 +97,14 @@ class SqliteView:
         row = self._connection.execute(
             f"SELECT {RECORD} FROM memory AS m WHERE m.id = ? AND {LIVE}", (memory_id - SHIFT, self.now)
         ).fetchone()
-        return None if row is None else record_of(row)
+        return None if row is None else next(bodies.filled(self._connection, [record_of(row)]))
 
     def get_many(self, memory_ids: Sequence[int]) -> dict[int, Record]:
         rows = self._connection.execute(
             f"SELECT {RECORD} FROM json_each(?) AS wanted CROSS JOIN memory AS m ON m.id = wanted.value WHERE {LIVE}",
             (json.dumps([memory_id - SHIFT for memory_id in memory_ids]), self.now),
         )
-        records = (record_of(row) for row in rows)
-        return {record.id: record for record in records}
+        return {record.id: record for record in bodies.filled(self._connection, [record_of(row) for row in rows])}
 
     # -- searching ----------------------------------------------------------------------------------------------
 
@@ -214,8 +225,20 @@ class SqliteView:
         return row is not None
 
     def records(self) -> int:
-        internal = self._connection.execute("SELECT count(*) FROM memory WHERE kind <> 0").fetchone()[0]
-        return lexical.totals(self._connection)[0] + internal
+        hubs = self._connection.execute("SELECT count(*) FROM memory WHERE kind <> 0 AND kind = 1").fetchone()[0]
+        return lexical.totals(self._connection)[0] + hubs
+
+    def peek(self, memory_id: int) -> Stub | None:
+        row = self._connection.execute(f"{_STUB} WHERE m.id = ? AND {LIVE}", (memory_id - SHIFT, self.now)).fetchone()
+        return None if row is None else _stub_of(row)
+
+    def internals(self, kind: Kind, project: str | None = None) -> list[Stub]:
+        # the first condition is that of the index
+        rows = self._connection.execute(
+            f"{_STUB} WHERE m.kind <> 0 AND m.kind = ? AND {LIVE}" + ("" if project is None else " AND m.project = ?"),
+            (kind, self.now) if project is None else (kind, self.now, project),
+        )
+        return [_stub_of(row) for row in rows]
 
     def degree(self, memory_id: int) -> int:
         if not self._has_expired():
@@ -290,7 +313,19 @@ class SqliteView:
                     found.append(record_of(row))
                     if len(found) > limit:
                         break
-        return found[:limit], len(found) > limit
+        return self._page_of(found, limit) if include_internal else (found[:limit], len(found) > limit)
+
+    def _page_of(self, found: list[Record], limit: int) -> tuple[list[Record], bool]:
+        page: list[Record] = []
+        length = 0
+        for record in bodies.filled(self._connection, found[:limit]):
+            page.append(record)
+            if record.kind is not Kind.FACT:
+                media = record.metadata.get(MEDIA)
+                length += len(record.content) + (len(media["bytes_b64"]) if media else 0)
+            if length > _PAGE_LENGTH:
+                break
+        return page, len(found) > len(page)
 
     def counts(self) -> Counts:
         one = self._connection.execute
