@@ -11,9 +11,48 @@ import anyio
 import pytest
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
 
+from support.fragments import png
 from wire.client import environment
 
 MISSING = str(2**64 - 1)
+
+
+async def context_tools(call: Callable[..., Awaitable[dict[str, Any]]]) -> None:
+    """The context compiler's tools, each on success and, where one is no error, on a miss."""
+    image = png(80, 60)
+    pixels = {"mime": image.mime, "bytes_b64": image.bytes_b64}
+    request = {
+        "query": "cause",
+        "fragments": [{"content": "a"}, {"content": "A"}, {"content": "b " * 900}, {"content": "c", "media": pixels}],
+        "token_budget": 60,
+        "target_model": "m",
+        "memory_scope": {},
+    }
+    pricing = {"version": "1", "currency": "USD", "models": {"m": {"input_micros_per_million_tokens": 9}}}
+    for policy in ({}, {"ids_as_strings": True}, {"slim_response": True}, {"pricing": pricing}):
+        compiled = await call("compile_context", **request, policy=policy)
+        assert compiled["content"] and compiled["sources"] and compiled["warnings"] is not None
+        transcript = await call("compile_transcript", query="x", transcript="System: x", token_budget=9, policy=policy)
+        assert transcript["segmentation"]["segments"][0]["role"] == "System"
+        asked = {**request, "policy": policy}
+        decision = await call("explain_compilation", request=asked, fragment_id="0", fragment_index=3)
+        assert decision["rule_id"] in ("media.atomic", "budget.externalize")
+    plain = await call("compile_transcript", query="x", transcript="no turn", token_budget=9)
+    assert "role" not in plain["segmentation"]["segments"][0]
+    for source, present in ((compiled["sources"][0], False), (compiled["sources"][2], True)):
+        assert ("media" in await call("retrieve_context_source", handle=source["handle"])) is present
+    assert (await call("context_savings"))["events"] == 9
+    assert (await call("suggest_budget", target_model="gpt-5"))["window"] == 400_000
+    assert (await call("suggest_budget", target_model="?"))["window"] is None
+    where = {"project": "p", "session": "s"}
+    assert (await call("load_working_context", **where))["working"] is None
+    evidence = [{"fragment_id": MISSING, "handle": "ctx://source/1"}, {"fragment_id": 1, "handle": "x", "memory_id": 2}]
+    notes = [{"text": "a"}, {"text": "b", "source": "c"}]
+    saved = {"verified_facts": notes, "decisions": [{"fragment_id": 1, "rule_id": "r"}], "exact_evidence": evidence}
+    await call("save_working_context", **where, working=saved)
+    assert (await call("load_working_context", **where))["found"]
+    assert len((await call("list_working_contexts", project="p"))["sessions"]) == 1
+    assert (await call("list_working_contexts", project="q"))["sessions"] == []
 
 
 def run(store: Path, mode: Any, use: Callable[[Client], Awaitable[None]]) -> None:
@@ -80,6 +119,7 @@ def test_c07_every_tool_answers_as_advertised(tmp_path: Path, mode: str) -> None
         theo = await call("entity", name=" THEO ")
         assert theo["attributes"] == {"age": 15} and theo["relations_in"][0]["source"] == "camille"
         assert (await call("entity", name="nobody"))["found"] is False
+        await context_tools(call)
         assert called == listed
 
         await refused("remember", fact="")
@@ -96,6 +136,15 @@ def test_c07_every_tool_answers_as_advertised(tmp_path: Path, mode: str) -> None
         await refused("entity")
         await refused("remember_extracted", text=" ", extractor="outline")
         await refused("extraction_status", request_id="0" * 64)
+        await refused("compile_context", query="x", fragments=[], token_budget=0)
+        await refused("compile_transcript", query="x", token_budget=10)
+        await refused("explain_compilation", request={"query": "", "fragments": [], "token_budget": 9}, fragment_id="1")
+        await refused("retrieve_context_source", handle="ctx://source/1")
+        await refused("context_savings", project="x" * 257)
+        await refused("suggest_budget")
+        await refused("save_working_context", project="p", session="s", working={})
+        await refused("load_working_context", project="p")
+        await refused("list_working_contexts")
         await refused("no_such_tool")
 
     run(tmp_path / "store", mode, use)

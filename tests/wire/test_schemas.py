@@ -26,6 +26,12 @@ IDS = {
     ("forget", "id"),
     ("feedback", "id"),
     ("list_memories", "cursor"),
+    ("compile_context", "fragments[].id"),
+    ("explain_compilation", "fragment_id"),
+    ("explain_compilation", "request.fragments[].id"),
+    ("save_working_context", "working.decisions[].fragment_id"),
+    ("save_working_context", "working.exact_evidence[].fragment_id"),
+    ("save_working_context", "working.exact_evidence[].memory_id"),
 }
 EXEMPT = ("recall_where", "filters[].value")
 SEED = {
@@ -46,6 +52,21 @@ SEED = {
     "feedback": ({"id", "success"}, set()),
     "memory_status": (set(), set()),
     "list_memories": (set(), {"cursor", "limit", "filter", "include_internal"}),
+    "compile_context": (
+        {"query", "fragments", "token_budget"},
+        {"project", "target_model", "memory_scope", "policy"},
+    ),
+    "compile_transcript": (
+        {"query", "token_budget"},
+        {"transcript", "path", "project", "target_model", "policy", "segmentation"},
+    ),
+    "explain_compilation": ({"request", "fragment_id"}, {"fragment_index"}),
+    "retrieve_context_source": ({"handle"}, set()),
+    "context_savings": (set(), {"project"}),
+    "suggest_budget": ({"target_model"}, {"reserve_tokens"}),
+    "save_working_context": ({"project", "session", "working"}, set()),
+    "load_working_context": ({"project", "session"}, set()),
+    "list_working_contexts": ({"project"}, set()),
 }
 NAMES = [tool.name for tool in ALL]
 
@@ -99,8 +120,9 @@ def test_c04_c05_input_schemas_are_flat(tools: dict[str, Schema], name: str) -> 
         elif slot["type"] == "array":
             assert slot["items"]["type"]
         elif slot["type"] == "object":
-            # declared objects are closed, the caller's own are open
-            assert slot["additionalProperties"] is ("properties" not in slot)
+            # declared objects are closed, the caller's own are open or have values of one type
+            rest = slot["additionalProperties"]
+            assert rest is False if "properties" in slot else rest is True or rest["type"]
         else:
             assert slot["type"] in SCALARS
         if slot["type"] == "integer":
@@ -148,6 +170,35 @@ def test_d23_every_tool_has_a_title_hints_and_an_output_schema(tools: dict[str, 
     jsonschema.Draft202012Validator.check_schema(tool["outputSchema"])
     assert tool["outputSchema"]["type"] == "object"
     assert not {"$ref", "anyOf", "oneOf", "allOf"} & set(keywords(tool["outputSchema"]))
+
+
+MARKED = ("fragment_id", "content_hash", "memory_id", "fragment_ids[]")
+EITHER = ["integer", "string"]
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("compile_context", [EITHER]),
+        ("compile_transcript", [EITHER]),
+        ("explain_compilation", [EITHER]),
+        ("load_working_context", ["string", ["string", "null"]]),
+    ],
+)
+def test_compiler_ids_are_published_in_every_form_that_occurs(
+    tools: dict[str, Schema], name: str, kinds: list[Any]
+) -> None:
+    published = [
+        slot["type"]
+        for path, slot in slots(tools[name]["outputSchema"])
+        if path.rsplit(".", 1)[-1] in MARKED
+    ]
+    assert published and all(kind in kinds for kind in published)
+
+
+def test_a_priority_is_bounded_on_both_sides(tools: dict[str, Schema]) -> None:
+    slot = dict(slots(tools["compile_context"]["inputSchema"]))["fragments[].priority"]
+    assert (slot["minimum"], slot["maximum"]) == (0, 255)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -17,7 +17,8 @@ def open_service(settings: Settings, *, reads_passages: bool = False) -> MemoryS
 
     Raises InvalidArgument for settings that do not fit together, and what opening a store raises.
     """
-    from ..config import make_embedder, make_extractor
+    from ..config import make_embedder, make_estimator, make_extractor
+    from ..context.compiler import ContextCompiler
     from ..service import MemoryService
     from ..store.sqlite import SqliteStore
 
@@ -28,6 +29,7 @@ def open_service(settings: Settings, *, reads_passages: bool = False) -> MemoryS
         make_embedder(settings),
         extractor=extractor,
         autograph=reads_passages and settings.autograph,
+        compiler=ContextCompiler(make_estimator(settings)),
     )
 
 
@@ -45,9 +47,14 @@ def check_extractor(settings: Settings) -> None:
 
 def run(settings: Settings) -> int:
     """Serve until the client leaves; the exit code."""
+    from ..config import make_estimator
+    from ..context.ingest import Roots
     from ..server.stdio import serve_stdio
 
+    # what cannot work is refused before anything is served
     check_extractor(settings)
+    make_estimator(settings)
+    roots = Roots.from_setting(settings.ingest_roots)
     if not settings.quiet:
         print(f"velesdb-memory: serving {settings.path} on stdio", file=sys.stderr)
         if settings.embedder == "hash":
@@ -61,7 +68,7 @@ def run(settings: Settings) -> int:
         service.start_worker()
         return service
 
-    return serve_stdio(start, default_ttl=settings.default_ttl, quiet=settings.quiet)
+    return serve_stdio(start, default_ttl=settings.default_ttl, roots=roots, quiet=settings.quiet)
 
 
 def _probe(settings: Settings) -> None:

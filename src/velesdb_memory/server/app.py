@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 import anyio.to_thread
 
+from ..context.ingest import Roots
 from ..errors import Category, InvalidArgument, StorageError, VelesMemoryError
 from ..model import JsonObject
 from .declare import AnyTool, Host
-from .results import encode
 from .sdk import MCPError, Server, ServerRequestContext, types
 from .tools import ALL
 from .wire import shown, suggestion
@@ -39,7 +39,9 @@ UNEXPECTED: Final = "internal error: the call failed unexpectedly; its details s
 INTRODUCTION: Final = (
     "Durable memory that stays on this machine: facts, typed metadata, and labelled links between facts. Recall before "
     "you start on a task; remember decisions with their reasons when you end it, and link them to their evidence, so "
-    "that why can explain them later. Ids are 64-bit: relay the _str forms. Tools:"
+    "that why can explain them later. When there is more text than fits, compile_context makes it fit a token budget, "
+    "and retrieve_context_source gives back what was set aside. Before a session ends, save_working_context keeps its "
+    "state for the next one. Ids are 64-bit: relay the _str forms. Tools:"
 )
 
 
@@ -79,10 +81,12 @@ class Application:
         open_service: Callable[[], MemoryService],
         *,
         default_ttl: int | None = None,
+        roots: Roots | None = None,
         tools: Sequence[AnyTool] = ALL,
     ) -> None:
         self._open_service = open_service
         self._default_ttl = default_ttl
+        self._roots = roots or Roots()
         self._tools = {tool.name: tool for tool in tools}
         self._host: Host | None = None
         self._opening = Lock()
@@ -96,7 +100,7 @@ class Application:
             if self._closed:
                 raise StorageError("the server is leaving")
             if self._host is None:
-                self._host = Host(self._open_service(), self._default_ttl)
+                self._host = Host(self._open_service(), self._default_ttl, self._roots)
             return self._host
 
     def warm_up(self) -> None:
@@ -134,7 +138,7 @@ class Application:
                 raise InvalidArgument(f"unknown tool {shown(name)}; {suggestion(name, self._tools)}", field="name")
             # arguments first: a call that cannot succeed need not open a store
             decoded = tool.decoder.decode(arguments)
-            result, text = encode(tool.handler(self.host(), decoded))
+            result, text = tool.encode(tool.handler(self.host(), decoded), decoded)
             size = len(text)
             return result, text
         except VelesMemoryError as error:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
+from ..context.ingest import Roots
 from ..model import JsonObject
-from .results import output_schema
+from .results import Ids, encode, ids_to_strings, output_schema
 from .wire import Arguments
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class Host:
 
     service: MemoryService
     default_ttl: int | None = None
+    roots: Roots = field(default_factory=Roots)
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,8 @@ class Tool(Generic[A, R]):
     """One tool. ``description`` begins with a sentence that stands alone: the server's instructions repeat it.
 
     ``aliases`` are former argument names, still read. ``destructive`` says that a call can lose or replace what was
-    there; ``idempotent`` that repeating it changes nothing more.
+    there; ``idempotent`` that repeating it changes nothing more. ``ids_as_strings`` tells whether the ids that the
+    result marks are answered as decimal strings: never, always, or as the arguments of a call ask.
     """
 
     name: str
@@ -46,6 +49,7 @@ class Tool(Generic[A, R]):
     destructive: bool = False
     idempotent: bool = False
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
+    ids_as_strings: bool | Callable[[A], bool] = False
 
     @cached_property
     def decoder(self) -> Arguments[A]:
@@ -53,7 +57,17 @@ class Tool(Generic[A, R]):
 
     @cached_property
     def output_schema(self) -> JsonObject:
-        return output_schema(self.result)
+        fixed: Ids = "strings" if self.ids_as_strings is True else "numbers"
+        return output_schema(self.result, "either" if callable(self.ids_as_strings) else fixed)
+
+    @cached_property
+    def _to_strings(self) -> Callable[[Any], Any] | None:
+        return ids_to_strings(self.result)
+
+    def encode(self, result: R, arguments: A) -> tuple[JsonObject, str]:
+        """A result as a JSON object and as its text, as the call with these ``arguments`` asked for it."""
+        strings = self.ids_as_strings(arguments) if callable(self.ids_as_strings) else self.ids_as_strings
+        return encode(result, self._to_strings if strings else None)
 
     @property
     def summary(self) -> str:

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import json
-from typing import cast
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import inspect
 
 from ..errors import StorageError
 from ..model import JsonObject
-from .wire import unwrap
+from .wire import integer_schema, unwrap
+
+# How the ids of a result are written, where its declaration marks them: always one way, or as each call asks
+Ids: TypeAlias = Literal["numbers", "strings", "either"]
+_ID_TYPES: dict[Ids, object] = {"strings": "string", "either": ["integer", "string"]}
 
 
-def output_schema(declared: type[msgspec.Struct]) -> JsonObject:
+def output_schema(declared: type[msgspec.Struct], ids: Ids = "numbers") -> JsonObject:
     """The schema of a result. An absent key is absent, a null one is declared so."""
-    return _output(inspect.type_info(declared))
+    return _output(inspect.type_info(declared), ids)
 
 
-def _output(declared: inspect.Type) -> JsonObject:
-    plain, about, _ = unwrap(declared)
+def _output(declared: inspect.Type, ids: Ids, marked: bool = False) -> JsonObject:
+    plain, about, here = unwrap(declared)
+    marked = marked or here
     match plain:
         case inspect.UnionType(types=types):
-            members = [_output(member) for member in types]
+            members = [_output(member, ids, marked) for member in types]
             merged: JsonObject = {}
             for member in members:
                 merged |= member
@@ -32,8 +38,10 @@ def _output(declared: inspect.Type) -> JsonObject:
             return {**merged, **about}
         case inspect.StrType():
             schema: JsonObject = {"type": "string"}
-        case inspect.IntType(ge=low):
-            schema = {"type": "integer"} if low is None else {"type": "integer", "minimum": low}
+        case inspect.IntType() if marked and ids != "numbers":
+            schema = {"type": _ID_TYPES[ids]}
+        case inspect.IntType(ge=low, le=high):
+            schema = integer_schema(0 if marked else low, high)
         case inspect.FloatType():
             schema = {"type": "number"}
         case inspect.BoolType():
@@ -43,15 +51,19 @@ def _output(declared: inspect.Type) -> JsonObject:
         case inspect.LiteralType(values=values):
             schema = {"type": "string", "enum": list(values)}
         case inspect.ListType(item_type=item):
-            schema = {"type": "array", "items": _output(item)}
+            schema = {"type": "array", "items": _output(item, ids)}
         case inspect.DictType(value_type=inspect.AnyType()):
             schema = {"type": "object", "additionalProperties": True}
         case inspect.DictType(value_type=item):
-            schema = {"type": "object", "additionalProperties": _output(item)}
-        case inspect.StructType(fields=fields):
-            schema = {"type": "object", "properties": {field.encode_name: _output(field.type) for field in fields}}
-            # a field whose default is UNSET may be left out of the answer; every other is always there
-            required = [field.encode_name for field in fields if field.required or not _may_be_unset(field)]
+            schema = {"type": "object", "additionalProperties": _output(item, ids)}
+        case inspect.StructType(cls=cls, fields=fields):
+            properties = {field.encode_name: _output(field.type, ids) for field in fields}
+            schema = {"type": "object", "properties": properties}
+            # a field whose default is UNSET, or is left out, may be missing in the answer; every other is always there
+            partial = cls.__struct_config__.omit_defaults
+            required = [
+                field.encode_name for field in fields if field.required or not (partial or _may_be_unset(field))
+            ]
             if required:
                 schema["required"] = required
         case _:
@@ -68,9 +80,46 @@ def _may_be_unset(field: inspect.Field) -> bool:
     return field.default is msgspec.NODEFAULT and field.default_factory is msgspec.NODEFAULT
 
 
-def encode(result: msgspec.Struct) -> tuple[JsonObject, str]:
+Rewrite: TypeAlias = "Callable[[Any], Any] | None"
+
+
+def ids_to_strings(declared: type[msgspec.Struct]) -> Rewrite:
+    """What turns the marked ids of such a result, as a JSON object, into decimal strings, in place."""
+    return _rewrite(inspect.type_info(declared), False)
+
+
+def _rewrite(declared: inspect.Type, marked: bool) -> Rewrite:
+    plain, _, here = unwrap(declared)
+    marked = marked or here
+    match plain:
+        case inspect.IntType() if marked:
+            return str
+        case inspect.UnionType(types=types):
+            inner = next((found for member in types if (found := _rewrite(member, marked))), None)
+            return inner and (lambda value: None if value is None else inner(value))
+        case inspect.ListType(item_type=item):
+            inner = _rewrite(item, False)
+            return inner and (lambda value: [inner(entry) for entry in value])
+        case inspect.StructType(fields=fields):
+            found = {field.encode_name: _rewrite(field.type, False) for field in fields}
+            inners = {name: inner for name, inner in found.items() if inner}
+            return (lambda value: _replaced(value, inners)) if inners else None
+        case _:
+            return None
+
+
+def _replaced(value: JsonObject, inners: dict[str, Callable[[Any], Any]]) -> JsonObject:
+    for name, inner in inners.items():
+        if name in value:
+            value[name] = inner(value[name])
+    return value
+
+
+def encode(result: msgspec.Struct, rewrite: Rewrite = None) -> tuple[JsonObject, str]:
     """A result as a JSON object and as its text. JSON has no NaN, so a result that holds one is a fault of ours."""
     found: JsonObject = msgspec.to_builtins(result)
+    if rewrite:
+        found = rewrite(found)
     try:
         # the strict standard encoder refuses what msgspec would turn into null
         return found, json.dumps(found, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

@@ -29,11 +29,12 @@ from .wire import parse_json
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
+    from ..context.ingest import Roots
     from ..service import MemoryService
     from .app import Application
     from .sdk import Server, SessionMessage
 
-MAX_LINE: Final = 16 * 2**20
+MAX_LINE: Final = 80 * 2**20  # all images that one compilation may have, with room for texts
 MAX_UNANSWERED: Final = 10_000  # requests read and not yet answered; more wait in the pipe
 MAX_UNSENT: Final = 64 * 2**20  # bytes of answers the client has not taken
 PATIENCE: Final = 30.0  # seconds for calls in flight while somebody may still read their answers
@@ -50,13 +51,17 @@ INTERNAL_ERROR: Final = -32603
 
 
 def serve_stdio(
-    open_service: Callable[[], MemoryService], *, default_ttl: int | None = None, quiet: bool = False
+    open_service: Callable[[], MemoryService],
+    *,
+    default_ttl: int | None = None,
+    roots: Roots | None = None,
+    quiet: bool = False,
 ) -> int:
     """Serve one client until it leaves; returns the exit code of the process.
 
     ``open_service`` is called soon after the tools were listed or by the first tool call, in a worker thread, and
-    again if it fails. ``default_ttl`` is the lifetime in seconds of facts whose writer names none. ``quiet`` silences
-    notices on standard error.
+    again if it fails. ``default_ttl`` is the lifetime in seconds of facts whose writer names none. ``roots`` are the
+    directories that fragments may be read from. ``quiet`` silences notices on standard error.
     """
     try:
         source, sink = _claim()
@@ -69,7 +74,7 @@ def serve_stdio(
 
     from .app import Application, build_server
 
-    application = Application(open_service, default_ttl=default_ttl)
+    application = Application(open_service, default_ttl=default_ttl, roots=roots)
     session = _Session(source, sink, parent)
     clean = anyio.run(session.serve, build_server(application))
     if session.reason and not quiet:

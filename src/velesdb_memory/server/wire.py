@@ -162,19 +162,29 @@ class Choice(Text):
         return super().decode(value, path, came)
 
 
+def integer_schema(low: int | None, high: int | None) -> JsonObject:
+    """The schema of an integer, bounded where it is."""
+    bounds = {"minimum": low, "maximum": high}
+    return {"type": "integer", **{word: bound for word, bound in bounds.items() if bound is not None}}
+
+
 class Integer(Slot):
-    def __init__(self, low: int | None) -> None:
-        super().__init__({"type": "integer"} if low is None else {"type": "integer", "minimum": low})
+    def __init__(self, low: int | None, high: int | None) -> None:
+        super().__init__(integer_schema(low, high))
         self.low = MIN_INTEGER if low is None else low
+        self.high = MAX_INTEGER if high is None else high
         self.expected = "an integer" if low is None else f"an integer of at least {low}"
+        if high is not None:
+            self.expected = f"an integer from {self.low} to {high}"
 
     def decode(self, value: Any, path: Path, came: object) -> int:
         if type(value) is not int:
             _refuse(path, self.expected, came)
         if value < self.low:
             _refuse(path, self.expected, came)
-        if value > MAX_INTEGER:
-            _refuse(path, f"{self.expected} and at most {MAX_INTEGER}", came)
+        if value > self.high:
+            most = f" and at most {MAX_INTEGER}" if self.high == MAX_INTEGER else ""
+            _refuse(path, self.expected + most, came)
         return value
 
 
@@ -387,8 +397,8 @@ def _simple_slot(plain: inspect.Type, marked: bool) -> Slot:
     match plain:
         case inspect.StrType():
             return Text()
-        case inspect.IntType(ge=low):
-            return Identifier() if marked else Integer(low)
+        case inspect.IntType(ge=low, le=high):
+            return Identifier() if marked else Integer(low, high)
         case inspect.FloatType():
             return Number()
         case inspect.BoolType():

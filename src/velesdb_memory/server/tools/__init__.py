@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from ..declare import AnyTool
-from . import audit, knowledge, memory
+from . import audit, context, knowledge, memory, working
 
 ALL: Final[tuple[AnyTool, ...]] = tuple(
-    sorted((*memory.TOOLS, *knowledge.TOOLS, *audit.TOOLS), key=lambda tool: tool.name)
+    sorted((*memory.TOOLS, *knowledge.TOOLS, *audit.TOOLS, *context.TOOLS, *working.TOOLS), key=lambda tool: tool.name)
 )
