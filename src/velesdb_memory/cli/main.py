@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from .. import config
 from ..errors import VelesMemoryError
+from ..limits import DEFAULT_STDIN_BUDGET
+from ..text import shown
 
 Run = Callable[[argparse.Namespace], int]
+
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 _EPILOG: Final = "settings (environment):\n" + "\n".join(
     f"  {config.PREFIX}{name:<21} {text}" for name, text in config.SETTINGS.items()
@@ -70,6 +75,28 @@ def _parser() -> argparse.ArgumentParser:
     load = _command(commands, "import", "read an export, or the MCP memory server's file", _import)
     load.add_argument("file", metavar="FILE", help="the file to read; - for standard input")
     _add_path(load)
+
+    squeeze = _command(commands, "compile-stdin", "compile a transcript or a log from standard input", _compile_stdin)
+    squeeze.add_argument(
+        "--budget",
+        type=_tokens,
+        default=DEFAULT_STDIN_BUDGET,
+        metavar="TOKENS",
+        help=f"the most tokens the content may have (default: {DEFAULT_STDIN_BUDGET})",
+    )
+    squeeze.add_argument("--query", default="", metavar="TEXT", help="what matters: decides what is kept first")
+
+    purge = _command(commands, "purge-sources", "remove the originals that compilations no longer use", _purge)
+    purge.add_argument(
+        "--older-than",
+        type=_duration,
+        required=True,
+        metavar="TIME",
+        help="not used for so long: 45s, 30m, 12h, 30d, 2w; 0s for all",
+    )
+    purge.add_argument("--project", metavar="NAME", help="only those that no other project used")
+    purge.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+    _add_path(purge)
     return parser
 
 
@@ -95,6 +122,20 @@ def _version() -> str:
     from .. import __version__
 
     return __version__
+
+
+def _tokens(text: str) -> int:
+    if not re.fullmatch("0*[1-9][0-9]{0,17}", text):
+        raise argparse.ArgumentTypeError(f"{shown(text)} is not a whole number of at least 1")
+    return int(text)
+
+
+def _duration(text: str) -> int:
+    """Seconds of a duration like 45s, 30m, 12h, 30d or 2w."""
+    found = re.fullmatch(f"([0-9]{{1,10}})([{''.join(_SECONDS)}])", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{shown(text)} is no duration: write it like 45s, 30m, 12h, 30d or 2w")
+    return int(found[1]) * _SECONDS[found[2]]
 
 
 def settings_of(chosen: argparse.Namespace) -> config.Settings:
@@ -139,3 +180,15 @@ def _import(chosen: argparse.Namespace) -> int:
     from .transfer import run_import
 
     return run_import(settings_of(chosen), chosen.file)
+
+
+def _compile_stdin(chosen: argparse.Namespace) -> int:
+    from .compile_stdin import run
+
+    return run(chosen.budget, chosen.query)
+
+
+def _purge(chosen: argparse.Namespace) -> int:
+    from .purge import run
+
+    return run(settings_of(chosen), chosen.older_than, chosen.project, dry_run=chosen.dry_run)
