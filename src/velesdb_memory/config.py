@@ -1,131 +1,212 @@
-"""Settings from the environment: one table, read in one place. A malformed value is an error that names it."""
+"""Settings from the command line, the environment and a file, in this order of weight.
+
+A malformed one is an error that names it by where it was written.
+"""
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, cast
-
-import msgspec
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from .errors import InvalidArgument
-from .text import trim
+from .settings import PREFIX, SETTINGS, TOKENIZERS, Address, Setting, Settings, home_expanded, refuse, store_path
+from .text import shown, trim
 
 if TYPE_CHECKING:
     from .context.tokens import TokenEstimator
     from .embed.base import Embedder
     from .extract.base import Extractor
 
-PREFIX: Final = "VELESDB_MEMORY_"
-EMBEDDERS: Final = ("hash",)
-TOKENIZERS: Final = ("estimate", "o200k", "cl100k")
-_UNEXPANDED: Final = re.compile(r"\$\{|\$[A-Za-z_]|%[A-Za-z_]+%")
-_WHOLE: Final = re.compile(r"[0-9]+")
+__all__ = [
+    "FILE_NAME", "PREFIX", "SETTINGS", "TOKENIZERS", "Address", "Configuration", "Origin", "Setting", "Settings",
+    "Source", "hint", "home_expanded", "load", "make_embedder", "make_estimator", "make_extractor", "read", "refuse",
+    "store_path",
+]  # fmt: skip
 
-# name -> what it sets, for --help and the documentation
-SETTINGS: Final = {
-    "PATH": "the store's directory (default: .velesdb-memory in your home)",
-    "DEFAULT_TTL": "seconds that a fact is kept when the call does not say; 0 or unset: for ever",
-    "EMBEDDER": f"the embedder: {', '.join(EMBEDDERS)} (default: hash, which needs no model)",
-    "SYNCHRONOUS": "full (default): a write survives a power loss; normal: only a crash of the process",
-    "QUIET": "set to anything: no notices on standard error",
-    "LOG": "set to anything: one line per call on standard error, without content",
-    "EXTRACTOR": "who reads passages: outline, ollama, openai or none (default)",
-    "EXTRACTOR_URL": "where that model is served",
-    "EXTRACTOR_MODEL": "which model it is",
-    "EXTRACTOR_API_TOKEN": "its bearer token",
-    "OLLAMA_KEEP_ALIVE": "how long ollama keeps the model loaded (default: -1, for ever)",
-    "TOKENIZER": f"how tokens are counted: {', '.join(TOKENIZERS)} (default: estimate; the others need [tokens])",
-    "INGEST_ROOTS": f"directories that fragments may be read from, with {os.pathsep} between them (default: none)",
-    "AUTOGRAPH": "1: enrich every remembered fact in the background",
-}
+FILE_NAME: Final = "velesdb-memory.toml"
+MAX_FILE_BYTES: Final = 1_048_576
+# variables with our prefix that other programs read
+_OTHERS: Final = ("BIN",)
 
 
-class Settings(msgspec.Struct, frozen=True):
-    """What the environment sets."""
+class Source(IntEnum):
+    """What outweighs what."""
 
-    path: Path
-    default_ttl: int | None = None
-    embedder: str = "hash"
-    synchronous: Literal["full", "normal"] = "full"
-    quiet: bool = False
-    log: bool = False
-    autograph: bool = False
-    extractor: str = ""
-    extractor_url: str | None = None
-    extractor_model: str | None = None
-    extractor_token: str | None = None
-    keep_alive: str | None = None
-    ingest_roots: str | None = None
-    tokenizer: str = "estimate"
-
-    def __repr__(self) -> str:
-        # the token must not reach a log by way of a traceback
-        return f"Settings(path={self.path!r}, embedder={self.embedder!r}, extractor={self.extractor!r})"
+    DEFAULT = 0
+    FILE = 1
+    ENVIRONMENT = 2
+    FLAG = 3
 
 
-def load(environment: Mapping[str, str] | None = None, *, path: str | None = None) -> Settings:
-    """Settings from ``environment`` (the process's own by default); ``path`` overrides the store's directory.
+@dataclass(frozen=True)
+class Origin:
+    """Where a value comes from: ``where`` names the variable, the flag, or the file and its key."""
 
-    Raises InvalidArgument that names the variable, for a value that cannot be used and for a variable with the
-    prefix that does not exist.
+    source: Source
+    where: str
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """The settings in effect, the origin of each by its attribute, and the file that was read, if there was one."""
+
+    settings: Settings
+    origins: Mapping[str, Origin]
+    file: Path | None
+
+    def given(self) -> dict[str, str]:
+        """What flags and variables set, by name and as they are written, and the file that takes part: what another
+        process must be told to be set the same, but for secrets."""
+        strong = (
+            row
+            for row in SETTINGS.values()
+            if self.origins[row.attribute].source in (Source.ENVIRONMENT, Source.FLAG) and not row.secret
+        )
+        values = ((row, getattr(self.settings, row.attribute)) for row in strong)
+        given = {row.name: row.kind.text(value) for row, value in values if value is not None or row.default}
+        if self.file is not None and self.file != self.settings.path / FILE_NAME:
+            given["CONFIG"] = str(self.file)
+        return given
+
+    @property
+    def from_file(self) -> int:
+        """How many settings the file decided."""
+        return sum(origin.source is Source.FILE for origin in self.origins.values())
+
+
+def load(environment: Mapping[str, str] | None = None, flags: Mapping[str, str] | None = None) -> Settings:
+    """The settings of ``read``, without their origins."""
+    return read(environment, flags).settings
+
+
+def read(environment: Mapping[str, str] | None = None, flags: Mapping[str, str] | None = None) -> Configuration:
+    """Settings from ``flags`` (by name, as ``HTTP_BIND``), ``environment`` (the process's own by default), a file,
+    and the defaults.
+
+    The file is ``--config``'s, else VELESDB_MEMORY_CONFIG's, else velesdb-memory.toml in the store's directory, else
+    in the working directory; only a file that was asked for must exist.
+
+    Raises InvalidArgument that names the variable, flag or key: for a value that cannot be used, for one that does
+    not exist, and for a file that cannot be read.
     """
     source = os.environ if environment is None else environment
-    values = {name.removeprefix(PREFIX): value for name, value in source.items() if name.startswith(PREFIX)}
-    for name in values:
-        if name not in SETTINGS:
-            from difflib import get_close_matches
+    variables = {name.removeprefix(PREFIX): value for name, value in source.items() if name.startswith(PREFIX)}
+    for name in variables:
+        if name not in SETTINGS and name not in _OTHERS:
+            raise refuse(PREFIX + name, f"is no setting of velesdb-memory{hint(name, SETTINGS, PREFIX)}")
+    flags = flags or {}
+    values: dict[str, Any] = {}
+    origins: dict[str, Origin] = {}
+    for row in SETTINGS.values():
+        values[row.attribute] = None if row.default is None else row.kind.parse(row.default, "default")
+        origins[row.attribute] = Origin(Source.DEFAULT, "default")
 
-            close = get_close_matches(name, SETTINGS, 1)
-            hint = f"; did you mean {PREFIX}{close[0]}?" if close else ""
-            raise InvalidArgument(f"{PREFIX}{name} is no setting of velesdb-memory{hint}", field=PREFIX + name)
-    return Settings(
-        path=store_path(path if path is not None else values.get("PATH"), "--path" if path else PREFIX + "PATH"),
-        default_ttl=_seconds(values, "DEFAULT_TTL"),
-        embedder=_choice(values, "EMBEDDER", EMBEDDERS, "hash"),
-        synchronous=cast(
-            'Literal["full", "normal"]', _choice(values, "SYNCHRONOUS", ("full", "normal"), "full")
-        ),
-        quiet="QUIET" in values,
-        log=bool(values.get("LOG")),
-        autograph=_choice(values, "AUTOGRAPH", ("1", "0", ""), "") == "1",
-        extractor=values.get("EXTRACTOR", ""),
-        extractor_url=values.get("EXTRACTOR_URL"),
-        extractor_model=values.get("EXTRACTOR_MODEL"),
-        extractor_token=values.get("EXTRACTOR_API_TOKEN"),
-        keep_alive=values.get("OLLAMA_KEEP_ALIVE"),
-        ingest_roots=values.get("INGEST_ROOTS"),
-        tokenizer=_choice(values, "TOKENIZER", TOKENIZERS, "estimate"),
-    )
+    def take(row: Setting, value: Any, origin: Origin) -> None:
+        values[row.attribute], origins[row.attribute] = value, origin
 
-
-def store_path(value: str | None, field: str = "path") -> Path:
-    """The absolute directory that ``value`` means: ``~`` and variables are expanded, the default is in the home.
-
-    Raises InvalidArgument where a variable stays unexpanded: a folder by that name is never what was meant.
-    """
-    if value is None:
-        home = Path("~").expanduser()
-        return (home / ".velesdb-memory" if home != Path("~") else Path("velesdb-memory-store")).absolute()
-    if not trim(value):
-        raise InvalidArgument(f"{field} is blank: name a directory, or leave it unset", field=field)
-    expanded = home_expanded(os.path.expandvars(value), field)
-    if _UNEXPANDED.search(str(expanded)):
-        raise InvalidArgument(f"{field} is {value!r}, in which a variable is not set", field=field)
-    return expanded.absolute()
+    # the strong ones first decide which file is read, and are checked before it
+    written: list[tuple[Setting, Any, Origin]] = []
+    for row in SETTINGS.values():
+        if row.name in flags:
+            written.append((row, row.kind.parse(flags[row.name], row.flag), Origin(Source.FLAG, row.flag)))
+        elif row.name in variables and not (row.name == "CONFIG" and not trim(variables["CONFIG"])):
+            value = row.kind.parse(variables[row.name], row.variable)
+            written.append((row, value, Origin(Source.ENVIRONMENT, row.variable)))
+    for row, value, origin in written:
+        take(row, value, origin)
+    file, found_here = _find(values["config"], values["path"])
+    if file is not None:
+        for row, value, where in _file_values(file, found_here):
+            if origins[row.attribute].source is Source.DEFAULT:
+                take(row, value, Origin(Source.FILE, where))
+        values["config"] = file
+    if values["http_port"] is not None and origins["http_port"].source < origins["http_bind"].source:
+        # a port replaces that of an address that weighs no more than it
+        take(SETTINGS["HTTP_PORT"], None, origins["http_bind"])
+    return Configuration(Settings(**values), origins, file)
 
 
-def home_expanded(value: str | os.PathLike[str], field: str = "path") -> Path:
-    """``value`` with ``~`` or ``~name`` replaced by that home. Raises InvalidArgument for a home that is not known, and
-    for a NUL, which no path can hold."""
-    if "\0" in os.fspath(value):
-        raise InvalidArgument(f"{field} holds a NUL character, which no path can", field=field)
+def hint(name: str, names: Mapping[str, Any] | list[str], prefix: str = "") -> str:
+    """The words that ask whether the closest of ``names`` was meant; empty if none is close."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, names, 1)
+    return f"; did you mean {prefix}{close[0]}?" if close else ""
+
+
+def _find(named: Path | None, store: Path) -> tuple[Path | None, bool]:
+    """The file to read, if any, and whether it just lies in the working directory."""
+    if named is not None:
+        return named, False
+    beside = store / FILE_NAME
+    if os.path.lexists(beside):
+        return beside, False
+    here = Path(FILE_NAME).absolute()
+    return (here, True) if os.path.lexists(here) else (None, False)
+
+
+def _file_values(file: Path, found_here: bool) -> list[tuple[Setting, Any, str]]:
+    """What ``file`` sets, with where it says so."""
+    rows = {row.key: row for row in SETTINGS.values() if row.key}
+    tables = {key.rpartition(".")[0] for key in rows}
+    found: list[tuple[Setting, Any, str]] = []
+    for key, value in _flat(_parsed(file), tables):
+        where = f"{file}: {key}"
+        row = rows.get(key)
+        if row is None:
+            raise _unknown(file, key, list(rows))
+        if found_here and row.guarded:
+            raise refuse(
+                where,
+                "decides whom content is sent to or who can reach it, and this file was only found in the working "
+                f"directory, where it may have come with a project: name it with --config, or set {row.variable}",
+            )
+        found.append((row, row.kind.read(value, where, file.parent), where))
+    return found
+
+
+def _parsed(file: Path) -> dict[str, Any]:
+    import tomllib
+
     try:
-        return Path(value).expanduser()
-    except RuntimeError as error:
-        raise InvalidArgument(f"{field} is {os.fspath(value)!r}: {error}", field=field) from error
+        with file.open("rb") as opened:
+            data = opened.read(MAX_FILE_BYTES + 1)
+        if len(data) > MAX_FILE_BYTES:
+            raise refuse(str(file), f"is larger than {MAX_FILE_BYTES} bytes: is it a file of settings?")
+        return tomllib.loads(data.decode())
+    except OSError as error:
+        raise refuse(str(file), f"cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise refuse(str(file), f"is not UTF-8 text (byte {error.start})") from None
+    except tomllib.TOMLDecodeError as error:
+        # its message quotes no value, so a token that was put there by mistake is not repeated
+        raise refuse(str(file), f"is not TOML: {error}") from None
+    except RecursionError:
+        raise refuse(str(file), "is nested too deeply") from None
+
+
+def _flat(parsed: Mapping[str, Any], tables: set[str], prefix: str = "") -> list[tuple[str, Any]]:
+    """Every key with its value, as ``table.key``. A table where none is expected is itself a value."""
+    pairs: list[tuple[str, Any]] = []
+    for name, value in parsed.items():
+        key = prefix + name
+        if isinstance(value, dict) and key in tables:
+            pairs += _flat(cast("dict[str, Any]", value), tables, f"{key}.")
+        else:
+            pairs.append((key, cast(Any, value)))
+    return pairs
+
+
+def _unknown(file: Path, key: str, keys: list[str]) -> InvalidArgument:
+    table, _, name = key.rpartition(".")
+    secret = SETTINGS.get(f"{table}_{name}".upper())
+    if secret is not None and secret.secret:
+        return refuse(f"{file}: {key}", f"is a secret and does not belong in a file: set {secret.variable}")
+    return refuse(f"{file}: {shown(key)[1:-1]}", f"is no setting{hint(key, keys)}")
 
 
 def make_embedder(settings: Settings) -> Embedder:
@@ -151,28 +232,7 @@ def make_extractor(settings: Settings) -> Extractor | None:
             settings.extractor,
             settings.extractor_url,
             settings.extractor_model,
-            settings.extractor_token,
-            settings.keep_alive,
+            settings.extractor_api_token,
+            settings.ollama_keep_alive,
         )
     )
-
-
-def _seconds(values: Mapping[str, str], name: str) -> int | None:
-    text = values.get(name)
-    if text is None:
-        return None
-    if not _WHOLE.fullmatch(trim(text)) or len(text) > 20:
-        raise InvalidArgument(
-            f"{PREFIX}{name} is {text[:40]!r}, not a whole number of seconds", field=PREFIX + name
-        )
-    return int(trim(text)) or None
-
-
-def _choice(values: Mapping[str, str], name: str, choices: tuple[str, ...], default: str) -> str:
-    value = values.get(name, default)
-    if value not in choices:
-        raise InvalidArgument(
-            f"{PREFIX}{name} is {value[:64]!r}, not one of: {', '.join(choice or '(empty)' for choice in choices)}",
-            field=PREFIX + name,
-        )
-    return value

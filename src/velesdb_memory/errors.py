@@ -14,7 +14,9 @@
     │   ├── IngestDisabled  IngestOutsideRoots  IngestPath
     │   ├── FragmentIndexOutOfBounds  FragmentNotFound
     │   ├── SegmentationError              a transcript that is not in the format it was said to be in
-    │   └── JobConflict                    an idempotency key re-used with another payload
+    │   ├── JobConflict                    an idempotency key re-used with another payload
+    │   ├── MalformedFile                  another program's configuration is not what that program reads
+    │   └── ReadOnlyAccess                 a write, with a token that may only read
     ├── NotFound (KeyError)                nothing lives under that id; JSON-RPC -32602
     │   ├── UnknownMemory
     │   ├── UnknownHandle                  no original is kept behind a context handle
@@ -29,6 +31,8 @@
         │   └── ExtractorUnavailable       none configured, or not the one asked for
         ├── WorkingContextCodec            a stored working context cannot be read
         ├── QueueFull                      too many jobs are waiting; try again later
+        ├── ServiceFailed                  the operating system would not run the daemon
+        ├── Cancelled                      the caller withdrew the call before it was done
         └── RerankError
 
 Each error carries ``code`` (the class name, stable), ``category``, and, where they apply, ``field`` (the argument
@@ -204,6 +208,23 @@ class SegmentationError(InvalidInput):
     """A transcript is not in the format that was asked for, or is empty."""
 
 
+class MalformedFile(InvalidInput):
+    """A configuration file of another program is not what that program reads; ``line`` and ``column`` count from 1."""
+
+    def __init__(self, reason: str, line: int | None = None, column: int | None = None, *, file: str = "") -> None:
+        place = "" if line is None else f"line {line}, column {column}: "
+        super().__init__(f"{file}{': ' if file else ''}{place}{reason}", field="file")
+        self.reason, self.line, self.column = reason, line, column
+
+
+class ReadOnlyAccess(InvalidInput):
+    """The caller's token may read and not write."""
+
+    def __init__(self, tool: str) -> None:
+        super().__init__(f"{tool} writes, and the access token of this client may only read", field="name")
+        self.tool = tool
+
+
 class UnknownMemory(NotFound):
     """No live memory is stored under this id."""
 
@@ -278,6 +299,17 @@ class WorkingContextCodec(Internal):
 
 class QueueFull(Internal):
     """As many jobs as the store admits are waiting; nothing was accepted."""
+
+
+class ServiceFailed(Internal):
+    """The operating system would not do what was asked of it for the daemon."""
+
+
+class Cancelled(Internal):
+    """The caller withdrew the call before it was done; nothing was written."""
+
+    def __init__(self) -> None:
+        super().__init__("the call was cancelled by its caller")
 
 
 class RerankError(Internal):

@@ -89,3 +89,10 @@ JOB_RETENTION_COUNT: Final = 10_000
 
 # The embedder built in
 DEFAULT_DIMENSION: Final = 384
+
+# Serving over HTTP
+MAX_CONNECTIONS: Final = 1_000
+MAX_HEAD_SECONDS: Final = 15  # from the first byte of a request to the end of its headers
+MAX_STALL_SECONDS: Final = 30  # between two pieces of a body
+CONNECTION_IDLE_SECONDS: Final = 75  # between two requests of one connection
+SESSION_INITIALIZE_SECONDS: Final = 60  # for a new session to say that it is initialised, before it may be evicted

@@ -12,7 +12,7 @@ from cli.command import errors, exported, jsonl, run
 from velesdb_memory import __version__, config
 from velesdb_memory.ids import fact_id
 
-COMMANDS = ("demo", "doctor", "export", "import")
+COMMANDS = ("demo", "doctor", "export", "import", "work", "config", "connect", "service", "ca")
 
 
 def test_version_is_printed_and_nothing_is_opened(tmp_path: Path) -> None:
@@ -50,13 +50,16 @@ def test_d58_help_works_on_every_command_whatever_the_settings(command: str, tmp
         # no abbreviations: what works today must not mean something else tomorrow
         ("export", "--include"),
         ("--pat", "somewhere"),
+        ("doctor", "--htttp-bind", "127.0.0.1:1"),
     ],
 )
 def test_d58_an_unknown_option_or_command_is_named_and_exits_2(arguments: tuple[str, ...], tmp_path: Path) -> None:
     done = run(*arguments, store=tmp_path / "store")
     assert (done.returncode, done.stdout) == (2, b"")
-    named = next(word for word in arguments if word in ("--frobnicate", "frobnicate", "--include", "--pat"))
-    assert named in errors(done)
+    named = next(
+        word for word in arguments if word in ("--frobnicate", "frobnicate", "--include", "--pat", "--htttp-bind")
+    )
+    assert f"{named}" in errors(done).rpartition("error: ")[2]
     assert not (tmp_path / "store").exists()
 
 

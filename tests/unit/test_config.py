@@ -15,7 +15,7 @@ def test_nothing_set_means_the_defaults(monkeypatch: pytest.MonkeyPatch, tmp_pat
     settings = config.load({})
     assert settings.path == tmp_path / ".velesdb-memory"
     assert (settings.default_ttl, settings.embedder, settings.synchronous) == (None, "hash", "full")
-    assert not (settings.quiet or settings.log or settings.autograph)
+    assert (settings.quiet, settings.log, settings.autograph) == (False, "off", False)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_C20_the_home_of_nobody_is_refused() -> None:
 
 
 def test_the_path_of_the_command_line_wins(tmp_path: Path) -> None:
-    assert config.load({"VELESDB_MEMORY_PATH": "/elsewhere"}, path=str(tmp_path)).path == tmp_path
+    assert config.load({"VELESDB_MEMORY_PATH": "/elsewhere"}, {"PATH": str(tmp_path)}).path == tmp_path
 
 
 def test_D59_a_token_is_not_shown() -> None:

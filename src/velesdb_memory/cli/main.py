@@ -6,20 +6,19 @@ import argparse
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
-from .. import config
 from ..errors import VelesMemoryError
 from ..limits import DEFAULT_STDIN_BUDGET
 from ..text import shown
+from .options import Parser, add_settings, flags_of, only_in_environment, settings_later, settings_of
 
 Run = Callable[[argparse.Namespace], int]
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[Parser]  # pyright: ignore[reportPrivateUsage]
 
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
-
-_EPILOG: Final = "settings (environment):\n" + "\n".join(
-    f"  {config.PREFIX}{name:<21} {text}" for name, text in config.SETTINGS.items()
-)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,38 +42,58 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> Parser:
+    parser = Parser(
         prog="velesdb-memory",
+        usage="%(prog)s [SETTING ...] [COMMAND ...]",
         description="Durable, explainable memory for AI agents, on your own disk. Without a command: an MCP server on "
         "standard input and output.",
-        epilog=_EPILOG,
+        epilog=only_in_environment(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("--version", "-V", action="version", version=f"velesdb-memory {_version()}")
-    _add_path(parser, "path")
     parser.set_defaults(run=_serve)
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", prog="velesdb-memory")
 
     demo = _command(commands, "demo", "show a memory at work: a real session with a server of its own", _demo)
     demo.add_argument("--keep", action="store_true", help="keep the demo's store and print where it is")
 
     doctor = _command(commands, "doctor", "check the store, and rebuild what is derived where it is damaged", _doctor)
     doctor.add_argument("--no-repair", action="store_true", help="only look")
-    _add_path(doctor)
+    settings_later(doctor, "PATH")
 
     export = _command(commands, "export", "write everything to JSON lines", _export)
     export.add_argument("--output", "-o", metavar="FILE", help="the file to write (default: standard output)")
     export.add_argument("--include-internal", action="store_true", help="entities and other internal records too")
-    _add_path(export)
+    settings_later(export, "PATH")
+
+    show = _command(commands, "config", "print the settings in effect, and where each comes from", _config)
+    settings_later(show, "PATH", "CONFIG")
+
+    connect = _command(commands, "connect", "put this server into the configuration of an MCP client", _connect)
+    connect.later = partial(_add_connect, connect)
+
+    service = _command(commands, "service", "have the system keep the daemon (--http) running for you", _service_status)
+    actions = service.add_subparsers(title="actions", metavar="ACTION", required=True)
+    install = _command(actions, "install", "install and start it, with the settings in effect", _service_install)
+    install.add_argument("--print", action="store_true", dest="only_print", help="show the definition, change nothing")
+    settings_later(install, "PATH", "HTTP_BIND", "HTTP_PORT", "TLS_DIR", "LOG")
+    settings_later(_command(actions, "status", "whether it runs, and answers", _service_status), "PATH", "HTTP_PORT")
+    _command(actions, "uninstall", "stop it and remove it; the store stays", _service_uninstall)
+
+    authority = _command(commands, "ca", "the daemon's own certificate authority", _ca_trust)
+    actions = authority.add_subparsers(title="actions", metavar="ACTION", required=True)
+    trust = _command(actions, "trust", "how to have this system trust it", _ca_trust)
+    trust.add_argument("--apply", action="store_true", help="do it, instead of printing how")
+    settings_later(trust, "TLS_DIR")
 
     work = _command(commands, "work", "read waiting passages and facts now, in the foreground", _work)
-    _add_path(work)
+    settings_later(work, "PATH")
 
     load = _command(commands, "import", "read an export, or the MCP memory server's file", _import)
     load.add_argument("file", metavar="FILE", help="the file to read; - for standard input")
-    _add_path(load)
+    settings_later(load, "PATH")
 
     squeeze = _command(commands, "compile-stdin", "compile a transcript or a log from standard input", _compile_stdin)
     squeeze.add_argument(
@@ -96,26 +115,53 @@ def _parser() -> argparse.ArgumentParser:
     )
     purge.add_argument("--project", metavar="NAME", help="only those that no other project used")
     purge.add_argument("--dry-run", action="store_true", help="only say what would be removed")
-    _add_path(purge)
+    settings_later(purge, "PATH")
+
+    token = _command(commands, "token", "say who may use the daemon (--http)", _token_list)
+    actions = token.add_subparsers(title="actions", metavar="ACTION", required=True)
+    create = _command(actions, "create", "make a token and print it, once", _token_create)
+    create.add_argument("name", metavar="NAME", help="who or what it is for")
+    create.add_argument("--read-only", action="store_true", help="a token that may not write")
+    settings_later(create, "PATH")
+    settings_later(_command(actions, "list", "the names of the tokens", _token_list), "PATH")
+    revoke = _command(actions, "revoke", "end a token, at once", _token_revoke)
+    revoke.add_argument("name", metavar="NAME")
+    settings_later(revoke, "PATH")
+
+    settings_later(parser)
     return parser
+
+
+def _add_connect(connect: Parser) -> None:
+    from ..clients.registry import CLIENTS
+
+    connect.description = (
+        "Shows the change, asks, keeps a backup, and touches nothing but its own entry. The settings of this call and "
+        "of the environment go into the entry, secrets excepted; with --http or --url the client is to reach a server "
+        "that runs already."
+    )
+    connect.add_argument("client", choices=CLIENTS, metavar="CLIENT", help=", ".join(CLIENTS))
+    connect.add_argument(
+        "--scope", choices=("user", "project"), default="user", help="for you (default) or for this project"
+    )
+    connect.add_argument("--file", metavar="FILE", help="the file to change, instead of the usual one")
+    connect.add_argument("--name", default="velesdb-memory", help="the name of the entry (default: velesdb-memory)")
+    connect.add_argument("--url", help="where a server runs (with --http: where this one would)")
+    connect.add_argument("--undo", action="store_true", help="take the entry out again")
+    connect.add_argument("--print", action="store_true", dest="only_print", help="show the change and write nothing")
+    connect.add_argument("--yes", "-y", action="store_true", help="do not ask")
+    add_settings(connect, "PATH", "HTTP")
 
 
 def _command(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser],  # pyright: ignore[reportPrivateUsage]
+    commands: Commands,
     name: str,
     summary: str,
     run: Run,
-) -> argparse.ArgumentParser:
+) -> Parser:
     parser = commands.add_parser(name, help=summary, description=summary, allow_abbrev=False)
     parser.set_defaults(run=run)
     return parser
-
-
-def _add_path(parser: argparse.ArgumentParser, dest: str = "path") -> None:
-    # SUPPRESS: a command without the option must not undo what stood before it
-    parser.add_argument(
-        "--path", dest=dest, metavar="DIR", default=argparse.SUPPRESS, help=f"the store, instead of {config.PREFIX}PATH"
-    )
 
 
 def _version() -> str:
@@ -138,11 +184,6 @@ def _duration(text: str) -> int:
     return int(found[1]) * _SECONDS[found[2]]
 
 
-def settings_of(chosen: argparse.Namespace) -> config.Settings:
-    """The environment's settings with the options of this call."""
-    return config.load(path=getattr(chosen, "path", None))
-
-
 # Commands import what they need when they run: `--version` must not wait for a database.
 
 
@@ -162,6 +203,43 @@ def _doctor(chosen: argparse.Namespace) -> int:
     from .doctor import run
 
     return run(settings_of(chosen), repair=not chosen.no_repair)
+
+
+def _config(chosen: argparse.Namespace) -> int:
+    from .configuration import run
+
+    return run(flags_of(chosen))
+
+
+def _connect(chosen: argparse.Namespace) -> int:
+    from .connect import Request, run
+
+    names = ("client", "scope", "file", "name", "url", "undo", "only_print", "yes")
+    return run(Request(**{name: getattr(chosen, name) for name in names}), flags_of(chosen))
+
+
+def _service_install(chosen: argparse.Namespace) -> int:
+    from .daemon import run_install
+
+    return run_install(flags_of(chosen), only_print=chosen.only_print)
+
+
+def _service_status(chosen: argparse.Namespace) -> int:
+    from .daemon import run_status
+
+    return run_status(flags_of(chosen))
+
+
+def _service_uninstall(_: argparse.Namespace) -> int:
+    from .daemon import run_uninstall
+
+    return run_uninstall()
+
+
+def _ca_trust(chosen: argparse.Namespace) -> int:
+    from .authority import run_trust
+
+    return run_trust(flags_of(chosen), apply=chosen.apply)
 
 
 def _work(chosen: argparse.Namespace) -> int:
@@ -192,3 +270,21 @@ def _purge(chosen: argparse.Namespace) -> int:
     from .purge import run
 
     return run(settings_of(chosen), chosen.older_than, chosen.project, dry_run=chosen.dry_run)
+
+
+def _token_create(chosen: argparse.Namespace) -> int:
+    from .token import run_create
+
+    return run_create(settings_of(chosen), chosen.name, read_only=chosen.read_only)
+
+
+def _token_list(chosen: argparse.Namespace) -> int:
+    from .token import run_list
+
+    return run_list(settings_of(chosen))
+
+
+def _token_revoke(chosen: argparse.Namespace) -> int:
+    from .token import run_revoke
+
+    return run_revoke(settings_of(chosen), chosen.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from typing import TYPE_CHECKING
@@ -35,7 +36,7 @@ def open_service(settings: Settings, *, reads_passages: bool = False) -> MemoryS
 
 def check_extractor(settings: Settings) -> None:
     """Refuse settings that name no usable extractor, before anything is served; nothing is contacted."""
-    if settings.extractor or settings.autograph:
+    if settings.extractor != "none" or settings.autograph:
         from ..config import PREFIX, make_extractor
         from ..errors import InvalidArgument
 
@@ -46,17 +47,17 @@ def check_extractor(settings: Settings) -> None:
 
 
 def run(settings: Settings) -> int:
-    """Serve until the client leaves; the exit code."""
+    """Serve over HTTP if that is set, else one client on standard input and output; the exit code."""
     from ..config import make_estimator
     from ..context.ingest import Roots
-    from ..server.stdio import serve_stdio
 
     # what cannot work is refused before anything is served
     check_extractor(settings)
     make_estimator(settings)
-    roots = Roots.from_setting(settings.ingest_roots)
+    roots = Roots.from_setting(os.pathsep.join(settings.ingest_roots))
     if not settings.quiet:
-        print(f"velesdb-memory: serving {settings.path} on stdio", file=sys.stderr)
+        if not settings.http:
+            print(f"velesdb-memory: serving {settings.path} on stdio", file=sys.stderr)
         if settings.embedder == "hash":
             print("velesdb-memory: the hash embedder matches words and their forms, not meanings", file=sys.stderr)
         if settings.autograph and settings.extractor in ("ollama", "openai"):
@@ -68,13 +69,23 @@ def run(settings: Settings) -> int:
         service.start_worker()
         return service
 
-    return serve_stdio(start, default_ttl=settings.default_ttl, roots=roots, quiet=settings.quiet)
+    if settings.http:
+        from ..server.http import serve_http
+
+        return serve_http(start, settings, roots)
+
+    from ..server.log import Log
+    from ..server.stdio import serve_stdio
+
+    return serve_stdio(
+        start, default_ttl=settings.default_ttl, roots=roots, quiet=settings.quiet, log=Log(settings.log)
+    )
 
 
 def _probe(settings: Settings) -> None:
     from ..extract.ollama import DEFAULT_URL
     from ..extract.openai import probe
 
-    warning = probe(settings.extractor_url or DEFAULT_URL, settings.extractor_model or "", settings.extractor_token)
+    warning = probe(settings.extractor_url or DEFAULT_URL, settings.extractor_model or "", settings.extractor_api_token)
     if warning:
         print(f"velesdb-memory: {warning}", file=sys.stderr)

@@ -6,24 +6,28 @@ of an exception that is not ours never reaches the client: it may hold anything.
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import json
 import logging
-import os
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
-from threading import Lock, Timer
+from threading import Lock, Thread, Timer
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
+import anyio.from_thread
 import anyio.to_thread
 
+from .. import cancel
 from ..context.ingest import Roots
-from ..errors import Category, InvalidArgument, StorageError, VelesMemoryError
+from ..errors import Cancelled, Category, InvalidArgument, ReadOnlyAccess, StorageError, VelesMemoryError
 from ..model import JsonObject
 from .declare import AnyTool, Host
+from .log import Log
 from .sdk import MCPError, Server, ServerRequestContext, types
 from .tools import ALL
 from .wire import shown, suggestion
@@ -34,6 +38,9 @@ if TYPE_CHECKING:
 NAME: Final = "velesdb-memory"
 WORKERS: Final = 8  # calls that run at once; a store has one writer and a model seldom more
 WARM_UP: Final = 0.25  # seconds after the tools were listed
+CLOSING: Final = 0.3  # seconds for the service to close; all is on disk already
+HEARTBEAT: Final = 1.0  # seconds between two signs of life of a call whose caller asked for its progress
+READ_ONLY: Final = "velesdb_memory.read_only"  # the key of an HTTP request's scope that says it may not write
 UNEXPECTED: Final = "internal error: the call failed unexpectedly; its details stay with the server"
 
 INTRODUCTION: Final = (
@@ -83,6 +90,7 @@ class Application:
         default_ttl: int | None = None,
         roots: Roots | None = None,
         tools: Sequence[AnyTool] = ALL,
+        log: Log | None = None,
     ) -> None:
         self._open_service = open_service
         self._default_ttl = default_ttl
@@ -92,7 +100,7 @@ class Application:
         self._opening = Lock()
         self._closed = False
         self._warming: Timer | None = None
-        self._log = bool(os.environ.get("VELESDB_MEMORY_LOG"))
+        self._log = log or Log()
 
     def host(self) -> Host:
         """The open service; opened once, and tried again after a failure."""
@@ -100,7 +108,8 @@ class Application:
             if self._closed:
                 raise StorageError("the server is leaving")
             if self._host is None:
-                self._host = Host(self._open_service(), self._default_ttl, self._roots)
+                with cancel.regardless():
+                    self._host = Host(self._open_service(), self._default_ttl, self._roots)
             return self._host
 
     def warm_up(self) -> None:
@@ -128,36 +137,48 @@ class Application:
         if host is not None:
             host.service.close()
 
-    def call(self, name: str, arguments: Mapping[str, Any] | None) -> tuple[JsonObject, str]:
+    def close_soon(self) -> bool:
+        """Close, unless it takes too long: False, and a thread that cannot be interrupted would hold the process."""
+        closing = Thread(target=self.close, daemon=True)
+        closing.start()
+        closing.join(CLOSING)
+        return not closing.is_alive()
+
+    def call(
+        self, name: str, arguments: Mapping[str, Any] | None, read_only: bool = False
+    ) -> tuple[JsonObject, str]:
         """Run one tool, in the calling thread. Raises MCPError and nothing else."""
         started = perf_counter()
-        verdict, size = "ok", 0
+        verdict, level, size = "ok", "info", 0
         try:
             tool = self._tools.get(name)
             if tool is None:
                 raise InvalidArgument(f"unknown tool {shown(name)}; {suggestion(name, self._tools)}", field="name")
+            if read_only and not tool.read_only:
+                raise ReadOnlyAccess(name)
             # arguments first: a call that cannot succeed need not open a store
             decoded = tool.decoder.decode(arguments)
-            result, text = tool.encode(tool.handler(self.host(), decoded), decoded)
+            host = self.host()
+            # opening may have taken long
+            cancel.check()
+            result, text = tool.encode(tool.handler(host, decoded), decoded)
             size = len(text)
             return result, text
         except VelesMemoryError as error:
             verdict = error.code
             internal = error.category is Category.INTERNAL
+            level = "error" if internal and not isinstance(error, Cancelled) else "warn"
             code = types.INTERNAL_ERROR if internal else types.INVALID_PARAMS
             raise MCPError(code=code, message=_sendable(error.message)) from None
         except Exception as error:
-            verdict = f"unexpected:{type(error).__name__}@{_origin(error)}"
+            verdict, level = f"unexpected:{type(error).__name__}@{_origin(error)}", "error"
             raise MCPError(code=types.INTERNAL_ERROR, message=UNEXPECTED) from None
         finally:
-            if self._log:
-                took = (perf_counter() - started) * 1000
+            # measuring what came in costs as much as writing it
+            if self._log.wants(level):
                 known = name if name in self._tools else "unknown"
-                self._say(f"tool={known} verdict={verdict} ms={took:.1f} in={_size(arguments)} out={size}")
-
-    @staticmethod
-    def _say(line: str) -> None:
-        print(f"{NAME}: {line}", file=sys.stderr, flush=True)
+                ms = (perf_counter() - started) * 1000
+                self._log.call(known, verdict, level, ms=ms, received=_size(arguments), sent=size)
 
 
 def _origin(error: Exception) -> str:
@@ -177,25 +198,73 @@ def _sendable(message: str) -> str:
     return " ".join(message.encode("utf-8", "backslashreplace").decode().splitlines())
 
 
+def _may_only_read(context: ServerRequestContext[Any]) -> bool:
+    """Whether what carried this request says that its sender may not write; standard input never does."""
+    return context.request is not None and context.request.scope.get(READ_ONLY, False)
+
+
+def _while_wanted(call: Callable[..., tuple[JsonObject, str]], *arguments: Any) -> tuple[JsonObject, str]:
+    """Thread: ``call``, which can find out whether its caller has withdrawn it."""
+    with cancel.withdrawn_when(_withdrawn):
+        return call(*arguments)
+
+
+def _withdrawn() -> bool:
+    try:
+        anyio.from_thread.check_cancelled()
+    except asyncio.CancelledError:
+        return True
+    return False
+
+
+@asynccontextmanager
+async def _signs_of_life(context: ServerRequestContext[Any], name: str) -> AsyncGenerator[None]:
+    """While the block runs, tell its caller every second that it does. How much is left is not known."""
+    failure: MCPError | None = None
+
+    async def beat() -> None:
+        for second in itertools.count(1):
+            await anyio.sleep(HEARTBEAT)
+            await context.session.report_progress(second * HEARTBEAT, message=f"{name} has run for {second} s")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(beat)
+        try:
+            yield
+        except MCPError as error:
+            failure = error  # the group would wrap it
+        tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+
+
 def build_server(application: Application) -> Server[Any]:
     """The MCP server of ``application``, for any transport."""
     from .. import __version__
 
     limiter: anyio.CapacityLimiter | None = None
     tools = listing()
+    readable = listing([tool for tool in ALL if tool.read_only])
     schemas = {tool.name: tool.input_schema for tool in tools.tools}
 
     async def list_tools(
-        _: ServerRequestContext[Any], __: types.PaginatedRequestParams | None
+        context: ServerRequestContext[Any], _: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         application.warm_up()
-        return tools
+        return readable if _may_only_read(context) else tools
 
-    async def call_tool(_: ServerRequestContext[Any], params: types.CallToolRequestParams) -> types.CallToolResult:
+    async def call_tool(
+        context: ServerRequestContext[Any], params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
         nonlocal limiter
         if limiter is None:
             limiter = anyio.CapacityLimiter(WORKERS)
-        result, text = await anyio.to_thread.run_sync(application.call, params.name, params.arguments, limiter=limiter)
+        work = partial(_while_wanted, application.call, params.name, params.arguments, _may_only_read(context))
+        if params.meta is None or params.meta.get("progress_token") is None:
+            result, text = await anyio.to_thread.run_sync(work, limiter=limiter)
+        else:
+            async with _signs_of_life(context, params.name):
+                result, text = await anyio.to_thread.run_sync(work, limiter=limiter)
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=text)], structured_content=result, is_error=False
         )

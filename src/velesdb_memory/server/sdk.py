@@ -13,7 +13,10 @@ import sys
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 
 class _Deferred(ModuleType):
@@ -62,4 +65,28 @@ finally:
         gc.enable()
     gc.freeze()
 
-__all__ = ["MCPError", "Server", "ServerMessageMetadata", "ServerRequestContext", "SessionMessage", "types"]
+
+def http_manager(server: Server[Any], *, json_response: bool, max_body: int) -> StreamableHTTPSessionManager:
+    """What serves MCP over HTTP; who may use it, and for how long, is up to its caller. Imported only where needed."""
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+    return StreamableHTTPSessionManager(
+        server,
+        json_response=json_response,
+        session_idle_timeout=None,
+        max_sessions=None,
+        max_request_body_size=max_body,
+    )
+
+
+def has_sessions(protocol_version: str | None) -> bool:
+    """Whether a request with this MCP-Protocol-Version header belongs to a session; later versions have none."""
+    from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+
+    return protocol_version is None or protocol_version in HANDSHAKE_PROTOCOL_VERSIONS
+
+
+__all__ = [
+    "MCPError", "Server", "ServerMessageMetadata", "ServerRequestContext", "SessionMessage", "has_sessions",
+    "http_manager", "types",
+]  # fmt: skip

@@ -10,8 +10,8 @@ Nothing heavy is imported here: the descriptors are moved before any import coul
 from __future__ import annotations
 
 import asyncio
+import codecs
 import os
-import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -22,32 +22,25 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from ..limits import MAX_INTEGER, MIN_INTEGER
+from .messages import INTERNAL_ERROR, INVALID_REQUEST, NotAMessage, error, read
 from .parent import Parent
-from .wire import parse_json
+from .signals import GRACE, HURRY, when_asked_to_end
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
     from ..context.ingest import Roots
     from ..service import MemoryService
-    from .app import Application
+    from .log import Log
     from .sdk import Server, SessionMessage
 
 MAX_LINE: Final = 80 * 2**20  # all images that one compilation may have, with room for texts
 MAX_UNANSWERED: Final = 10_000  # requests read and not yet answered; more wait in the pipe
 MAX_UNSENT: Final = 64 * 2**20  # bytes of answers the client has not taken
 PATIENCE: Final = 30.0  # seconds for calls in flight while somebody may still read their answers
-SIGNALLED: Final = 8.0  # the same after a signal, whose sender waits for ten seconds as a rule
-HURRY: Final = 1.0  # the same when nobody can, or was asked twice
 WATCH: Final = 0.25  # seconds between two looks at the parent and at standard output
-CLOSING: Final = 0.3  # seconds for the service to close and the last answer to leave; all is on disk already
+CLOSING: Final = 0.3  # seconds for the last answer to leave
 CHUNK: Final = 65_536
-
-PARSE_ERROR: Final = -32700
-INVALID_REQUEST: Final = -32600
-INVALID_PARAMS: Final = -32602
-INTERNAL_ERROR: Final = -32603
 
 
 def serve_stdio(
@@ -56,12 +49,14 @@ def serve_stdio(
     default_ttl: int | None = None,
     roots: Roots | None = None,
     quiet: bool = False,
+    log: Log | None = None,
 ) -> int:
     """Serve one client until it leaves; returns the exit code of the process.
 
     ``open_service`` is called soon after the tools were listed or by the first tool call, in a worker thread, and
     again if it fails. ``default_ttl`` is the lifetime in seconds of facts whose writer names none. ``roots`` are the
-    directories that fragments may be read from. ``quiet`` silences notices on standard error.
+    directories that fragments may be read from. ``quiet`` silences notices on standard error; ``log`` has a line for
+    each call.
     """
     try:
         source, sink = _claim()
@@ -74,22 +69,15 @@ def serve_stdio(
 
     from .app import Application, build_server
 
-    application = Application(open_service, default_ttl=default_ttl, roots=roots)
+    application = Application(open_service, default_ttl=default_ttl, roots=roots, log=log)
     session = _Session(source, sink, parent)
     clean = anyio.run(session.serve, build_server(application))
     if session.reason and not quiet:
         print(f"velesdb-memory: {session.reason}", file=sys.stderr, flush=True)
-    if not (clean and _close(application)):
+    if not (clean and application.close_soon()):
         # a thread that cannot be interrupted would hold the process; every acknowledged write is durable
         os._exit(0)
     return 0
-
-
-def _close(application: Application) -> bool:
-    closing = threading.Thread(target=application.close, daemon=True)
-    closing.start()
-    closing.join(CLOSING)
-    return not closing.is_alive()
 
 
 def _claim() -> tuple[int, int]:
@@ -136,28 +124,6 @@ def _above(fd: int) -> int:
         os.close(duplicate)
 
 
-def _error(request_id: str | int | None, code: int, message: str) -> bytes:
-    return msgspec.json.encode({"jsonrpc": "2.0", "id": request_id, "error": {"code": code, "message": message}})
-
-
-def _is_unicode(text: str) -> bool:
-    """False for lone surrogates, which JSON can write and UTF-8 cannot."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _request_id(value: object) -> str | int | None:
-    """``value`` if it may be the id of a request and can be sent back, else None."""
-    if isinstance(value, str):
-        return value if _is_unicode(value) else None
-    if type(value) is int and MIN_INTEGER <= value <= MAX_INTEGER:
-        return value
-    return None
-
-
 class _Session:
     """One client: what it sends, what it gets, and when to leave."""
 
@@ -182,7 +148,7 @@ class _Session:
         inbox, requests = anyio.create_memory_object_stream["SessionMessage | Exception"](0)
         self._inbox: MemoryObjectSendStream[SessionMessage | Exception] = inbox
         answers_in, answers = anyio.create_memory_object_stream["SessionMessage"](0)
-        self._handle_signals()
+        when_asked_to_end(self._loop, lambda: self._stop(GRACE, "stopped by a signal"))
         writer = threading.Thread(target=self._write, daemon=True, name="stdout")
         writer.start()
         threading.Thread(target=self._read, daemon=True, name="stdin").start()
@@ -222,24 +188,6 @@ class _Session:
         else:
             self._deadline = min(self._deadline, monotonic() + HURRY)
         self._changed.set()
-
-    def _handle_signals(self) -> None:
-        def stop() -> None:
-            self._stop(SIGNALLED, "stopped by a signal")
-
-        def interrupt(_: int, __: object) -> None:
-            self._loop.call_soon_threadsafe(stop)
-
-        for name in ("SIGTERM", "SIGINT", "SIGBREAK"):
-            number = getattr(signal, name, None)
-            if number is None:
-                continue
-            # neither works outside the main thread, where the host handles signals
-            with suppress(ValueError, RuntimeError):
-                try:
-                    self._loop.add_signal_handler(number, stop)
-                except NotImplementedError:
-                    signal.signal(number, interrupt)
 
     async def _watch(self) -> None:
         while True:
@@ -290,35 +238,18 @@ class _Session:
         from .sdk import ServerMessageMetadata, SessionMessage, types
 
         if size > MAX_LINE:
-            return [_error(None, INVALID_REQUEST, f"a line of {size} bytes is over the cap of {MAX_LINE}")]
+            return [error(None, INVALID_REQUEST, f"a line of {size} bytes is over the cap of {MAX_LINE}")]
+        if not line.removeprefix(codecs.BOM_UTF8).strip(b" \t\r\n"):
+            return []
         try:
-            text = line.decode().removeprefix("\ufeff").strip(" \t\r\n")
-            if not text:
-                return []
-            message = parse_json(text)
-        except ValueError:
-            return [_error(None, PARSE_ERROR, "parse error: the line is not JSON in UTF-8")]
-        if not isinstance(message, dict):
-            what = "batches are not part of MCP" if isinstance(message, list) else "not an object"
-            return [_error(None, INVALID_REQUEST, f"invalid request: {what}; send one object a line")]
-        found = cast("dict[str, Any]", message)
-        request_id = _request_id(found.get("id"))
-        problem = ""
-        if found.get("jsonrpc") != "2.0":
-            problem = 'jsonrpc must be "2.0"'
-        elif "id" in found and request_id is None:
-            problem = "id must be a string or a 64-bit integer"
-        elif isinstance(found.get("method"), str) and not _is_unicode(found["method"]):
-            problem = "method must be Unicode text"
-        elif "method" in found and not isinstance(found.get("params", {}), dict):
-            problem = "params must be an object"
-        if problem:
-            return [_error(request_id, INVALID_REQUEST, f"invalid request: {problem}")]
+            found = read(line, "the line")
+        except NotAMessage as problem:
+            return [problem.answer]
         try:
             # pydantic checks the rest: the method, and what a response must have
             parsed = types.jsonrpc_message_adapter.validate_python(found, by_name=False)
         except ValueError:
-            return [_error(request_id, INVALID_REQUEST, "invalid request: neither a request nor a response")]
+            return [error(found.get("id"), INVALID_REQUEST, "invalid request: neither a request nor a response")]
         if isinstance(parsed, types.JSONRPCRequest):
             return [SessionMessage(parsed, ServerMessageMetadata(on_request_unanswered=self._unanswerable))]
         return [SessionMessage(parsed)]
@@ -357,7 +288,7 @@ class _Session:
             try:
                 line = msgspec.json.encode(message.model_dump(mode="json", by_alias=True, exclude_unset=True))
             except Exception:
-                line = _error(getattr(message, "id", None), INTERNAL_ERROR, "internal error: the answer is not JSON")
+                line = error(getattr(message, "id", None), INTERNAL_ERROR, "internal error: the answer is not JSON")
             self._send(line, is_answer)
 
     def _send(self, line: bytes, is_answer: bool) -> None:

@@ -14,7 +14,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Final, Literal
 
-from ...errors import StorageError, StoreCorrupt, StoreForeign, StoreFull, StoreTooNew, StoreUnwritable
+from ... import cancel
+from ...errors import Cancelled, StorageError, StoreCorrupt, StoreForeign, StoreFull, StoreTooNew, StoreUnwritable
 
 Synchronous = Literal["full", "normal"]
 
@@ -25,13 +26,17 @@ _CACHE_KIB: Final = 32_768
 _MAPPED_BYTES: Final = 100_000_000  # of the file: reads there cost no copy; more would look like memory of ours
 _CHECKPOINT_PAGES: Final = 4_000
 _CANTOPEN: Final = 14
+_INTERRUPT: Final = 9
+_STEPS: Final = 200_000  # of SQLite's, some milliseconds, between two looks at whether the call is still wanted
 _HEADER: Final = b"SQLite format 3\0"
 
 
-def translate(error: sqlite3.Error, path: Path) -> StorageError:
+def translate(error: sqlite3.Error, path: Path) -> StorageError | Cancelled:
     """An error of SQLite as one of ours, which says what to do about it."""
     # the low byte is the primary result code; an error raised by the Python module itself has none
     code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+    if code == _INTERRUPT and cancel.unwanted():
+        return Cancelled()
     if code == sqlite3.SQLITE_FULL:
         return StoreFull(f"no room left for {path}: free disk space and try again; nothing was written")
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
@@ -125,6 +130,7 @@ class Database:
                 connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
                 connection.execute(f"PRAGMA mmap_size = {_MAPPED_BYTES}")
                 connection.execute("PRAGMA temp_store = memory")
+                connection.set_progress_handler(cancel.unwanted, _STEPS)
             except BaseException:
                 connection.close()
                 raise
@@ -143,6 +149,7 @@ class Database:
     @contextmanager
     def reading(self) -> Generator[sqlite3.Connection]:
         """A snapshot: everything read in the block is of one moment."""
+        cancel.check()
         with self.translated(), self._borrowed() as connection:
             connection.execute("BEGIN")
             try:
@@ -212,6 +219,7 @@ def _begin_writing(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA busy_timeout = 0")
     try:
         while True:
+            cancel.check()
             try:
                 connection.execute("BEGIN IMMEDIATE")
                 return

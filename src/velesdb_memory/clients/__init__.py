@@ -1,0 +1,1 @@
+"""The programs that people use with this server: where each keeps its configuration, and how an entry is put there."""
