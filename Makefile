@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 endif
 STAMP := $(VENV)/.ready
 
-.PHONY: setup demo test lint bench docs clean
+.PHONY: setup demo test conformance lint bench docs clean
 
 setup: $(STAMP)
 
@@ -27,6 +27,11 @@ demo: setup
 test: setup
 	$(BIN)/python -m pytest -n 2
 
+# What others wrote to test MCP servers with. Node.js comes with a Python package, the tools by its npm.
+conformance: setup
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[conformance]"
+	$(BIN)/python tests/conformance/run.py
+
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
@@ -34,10 +39,11 @@ lint: setup
 bench: setup
 	$(BIN)/python benchmarks/speed.py $(SIZES)
 	$(BIN)/python benchmarks/chains.py
+	$(BIN)/python benchmarks/daemon.py
 	$(if $(DATA),$(BIN)/python benchmarks/retrieval.py $(DATA))
 
 docs: setup
 	$(BIN)/python docs/generate.py
 
 clean:
-	$(PYTHON) -c "import shutil; shutil.rmtree('$(VENV)', ignore_errors=True)"
+	$(PYTHON) -c "import shutil; [shutil.rmtree(path, ignore_errors=True) for path in ('$(VENV)', '.conformance')]"
