@@ -3,10 +3,11 @@
     python benchmarks/retrieval.py PATH/locomo10.json --modes recall,fused --lexical-boost 0,1,2,3,4 --json out.json
 
 Facts go in through ``MemoryService.remember`` and come out through its searches, with the embedder that the
-environment selects. Each group of facts (a conversation; the ten paragraphs of a question) is a store of its own, and a
-question is asked of its group only; ``--merged`` puts everything into one store instead. The share of a question's
-evidence among the first k hits is averaged over the questions, each with the same weight; "all @5" is how many
-questions have all of it among the first five.
+environment selects (``VELESDB_MEMORY_EMBEDDER`` and its model), which is loaded once. Each group of facts (a
+conversation; the ten paragraphs of a question) is a store of its own, and a question is asked of its group only;
+``--merged`` puts everything into one store instead. The share of a question's evidence among the first k hits is
+averaged over the questions, each with the same weight; "all @5" is how many questions have all of it among the first
+five.
 
 With ``--graph`` facts are stored with the entities that they are about (HotpotQA: titles), as an extractor would find
 them, and the fused search walks two links.
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import tempfile
 import time
@@ -25,7 +27,8 @@ from pathlib import Path
 from typing import Final
 
 from datasets import Dataset, Group, load
-from velesdb_memory import FusionOptions, MemoryService
+from measuring import resident_memory
+from velesdb_memory import Embedder, FusionOptions, MemoryService, config
 from velesdb_memory.extract.base import ExtractedFact, Extraction
 from velesdb_memory.model import Recollection
 
@@ -88,17 +91,29 @@ def searches(
     return found
 
 
-def measure_group(group: Group, graph: bool, compared: dict[str, Search], tallies: dict[str, Tally]) -> None:
-    """Store the facts of ``group`` in a new store, ask its questions, add to ``tallies``."""
+def measure_group(
+    group: Group,
+    embedder: Embedder,
+    graph: bool,
+    compared: dict[str, Search],
+    tallies: dict[str, Tally],
+    stored: list[float],
+) -> None:
+    """Store the facts of ``group`` in a new store, ask its questions, add to ``tallies`` and ``stored``: the seconds of
+    each write."""
     with (
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory,
-        MemoryService(Path(directory) / "store") as service,
+        MemoryService(Path(directory) / "store", embedder) as service,
     ):
         # equal texts are one fact, and finding it finds both
         if graph:
             ids = service.remember_extracted(group.name or "group", Topics(group)).ids
         else:
-            ids = [service.remember(fact) for fact in group.facts]
+            ids: list[int] = []
+            for fact in group.facts:
+                started = time.perf_counter()
+                ids.append(service.remember(fact))
+                stored.append(time.perf_counter() - started)
         for question in group.questions:
             evidence = {ids[position] for position in question.evidence}
             for name, search in compared.items():
@@ -111,13 +126,15 @@ def measure_group(group: Group, graph: bool, compared: dict[str, Search], tallie
                     tallies[name].complete += index == 0 and found == evidence
 
 
-def measure(data: Dataset, graph: bool, compared: dict[str, Search]) -> list[Row]:
-    """One row per search over all of ``data``."""
+def measure(
+    data: Dataset, embedder: Embedder, graph: bool, compared: dict[str, Search], stored: list[float]
+) -> list[Row]:
+    """One row per search over all of ``data``; the seconds of each write are added to ``stored``."""
     tallies = {name: Tally() for name in compared}
     for number, group in enumerate(data.groups, start=1):
         if sys.stderr.isatty():
             print(f"\r{data.name}: group {number} of {len(data.groups)} ", end="", file=sys.stderr, flush=True)
-        measure_group(group, graph, compared, tallies)
+        measure_group(group, embedder, graph, compared, tallies, stored)
     if sys.stderr.isatty():
         print(file=sys.stderr)
     return [_row(name, tally) for name, tally in tallies.items()]
@@ -184,14 +201,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     facts = sum(len(group.facts) for group in data.groups)
     scope = "one store for all" if options.merged else f"{len(data.groups)} stores, one per group"
     hops = options.hops if options.hops is not None else (2 if options.graph else 0)
+    embedder = config.make_embedder(config.load())
+    started = time.perf_counter()
+    embedder.embed(["a text, so that the model is loaded"])
+    loading = time.perf_counter() - started
+    stored: list[float] = []
     rows = measure(
         data.merged() if options.merged else data,
+        embedder,
         options.graph,
         searches(options.modes, options.lexical_boost, hops, options.graph_boost if hops else [0.15]),
+        stored,
     )
-    print(f"{data.name}: {rows[0].questions} questions, {facts} facts, {scope}\n\n{table(rows)}")
+    resident, _ = resident_memory(os.getpid())
+    writing = sorted(stored)[len(stored) // 2] * 1000 if stored else None
+    print(f"{data.name}: {rows[0].questions} questions, {facts} facts, {scope}, embedder {embedder.fingerprint}")
+    print(
+        f"ready in {loading:.2f} s, {f'{writing:.2f} ms' if writing else 'not measured'} a stored fact (p50), "
+        f"{f'{resident:.0f} MB' if resident else 'unknown memory'} resident\n\n{table(rows)}"
+    )
     if options.json is not None:
-        report = {"dataset": data.name, "facts": facts, "merged": options.merged, "rows": [asdict(r) for r in rows]}
+        report = {
+            "dataset": data.name,
+            "embedder": embedder.fingerprint,
+            "facts": facts,
+            "merged": options.merged,
+            "ready_s": loading,
+            "stored_fact_p50_ms": writing,
+            "resident_mb": resident,
+            "rows": [asdict(row) for row in rows],
+        }
         options.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     return 0
 

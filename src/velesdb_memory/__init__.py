@@ -45,12 +45,16 @@ if TYPE_CHECKING:
     from .context.tokens import DefaultEstimator, ExactEstimator, TokenEstimator
     from .embed.base import Embedder
     from .embed.hashing import HashEmbedder
+    from .embed.local import LocalEmbedder
+    from .embed.ollama import OllamaEmbedder
+    from .embed.openai import OpenAiEmbedder
     from .errors import Internal, InvalidInput, NotFound, VelesMemoryError
     from .extract.base import ExtractedAttribute, ExtractedFact, ExtractedRelation, Extraction, Extractor
     from .extract.ollama import OllamaExtractor
     from .extract.openai import OpenAiExtractor
     from .extract.outline import OutlineExtractor
     from .memory.fused import Reranker
+    from .migrate.job import MigrationEstimate, MigrationJob, MigrationProgress, MigrationStatus
     from .model import (
         ColumnFilter,
         DatedContext,
@@ -119,16 +123,23 @@ __all__ = [
     "Link",
     "ListedMemory",
     "LoadedWorkingContext",
+    "LocalEmbedder",
     "Media",
     "MemoryPage",
     "MemoryScope",
     "MemoryService",
     "MemoryStatus",
     "MemoryStore",
+    "MigrationEstimate",
+    "MigrationJob",
+    "MigrationProgress",
+    "MigrationStatus",
     "ModelPrice",
     "NotFound",
     "Note",
+    "OllamaEmbedder",
     "OllamaExtractor",
+    "OpenAiEmbedder",
     "OpenAiExtractor",
     "OutlineExtractor",
     "Pricing",
@@ -161,12 +172,16 @@ _HOMES = {
     **dict.fromkeys(("DefaultEstimator", "ExactEstimator", "TokenEstimator"), "context.tokens"),
     "Embedder": "embed.base",
     "HashEmbedder": "embed.hashing",
+    "LocalEmbedder": "embed.local",
+    "OllamaEmbedder": "embed.ollama",
+    "OpenAiEmbedder": "embed.openai",
     **dict.fromkeys(("Internal", "InvalidInput", "NotFound", "VelesMemoryError"), "errors"),
     **dict.fromkeys(
         ("ExtractedAttribute", "ExtractedFact", "ExtractedRelation", "Extraction", "Extractor"), "extract.base"
     ),
     "MemoryService": "service",
     "MemoryStore": "store.base",
+    **dict.fromkeys(("MigrationEstimate", "MigrationJob", "MigrationProgress", "MigrationStatus"), "migrate.job"),
     "OllamaExtractor": "extract.ollama",
     "OpenAiExtractor": "extract.openai",
     "OutlineExtractor": "extract.outline",

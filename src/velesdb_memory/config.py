@@ -13,18 +13,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from .errors import InvalidArgument
-from .settings import PREFIX, SETTINGS, TOKENIZERS, Address, Setting, Settings, home_expanded, refuse, store_path
+from .settings import (
+    EMBEDDERS,
+    PREFIX,
+    SETTINGS,
+    TOKENIZERS,
+    Address,
+    Setting,
+    Settings,
+    home_expanded,
+    refuse,
+    store_path,
+)
 from .text import shown, trim
 
 if TYPE_CHECKING:
     from .context.tokens import TokenEstimator
     from .embed.base import Embedder
+    from .embed.select import EmbedderSettings
     from .extract.base import Extractor
 
 __all__ = [
-    "FILE_NAME", "PREFIX", "SETTINGS", "TOKENIZERS", "Address", "Configuration", "Origin", "Setting", "Settings",
-    "Source", "hint", "home_expanded", "load", "make_embedder", "make_estimator", "make_extractor", "read", "refuse",
-    "store_path",
+    "EMBEDDERS", "FILE_NAME", "PREFIX", "SETTINGS", "TOKENIZERS", "Address", "Configuration", "Origin", "Setting",
+    "Settings", "Source", "embedder_settings", "hint", "home_expanded", "load", "make_embedder", "make_estimator",
+    "make_extractor", "make_target", "read", "refuse", "store_path",
 ]  # fmt: skip
 
 FILE_NAME: Final = "velesdb-memory.toml"
@@ -210,10 +222,52 @@ def _unknown(file: Path, key: str, keys: list[str]) -> InvalidArgument:
 
 
 def make_embedder(settings: Settings) -> Embedder:
-    """The embedder that is set; loads what it needs."""
-    from .embed.hashing import HashEmbedder
+    """The embedder that is set. Loads no model and contacts nobody."""
+    from .embed.select import select_embedder
 
-    return HashEmbedder()
+    return select_embedder(embedder_settings(settings))
+
+
+def make_target(settings: Settings, backend: str) -> Embedder:
+    """The embedder to migrate to (D55). Loads no model and contacts nobody.
+
+    Its URL, model and token are those set for migrations, else those of the embedder, unless these belong to another
+    backend. Raises InvalidArgument for a backend that does not exist, or lacks a setting.
+    """
+    from .embed.select import EmbedderSettings, select_embedder
+
+    if backend not in EMBEDDERS:
+        raise InvalidArgument(
+            f"target_backend is {backend[:64]!r}, not one of: {', '.join(EMBEDDERS)}", field="target_backend"
+        )
+    known = embedder_settings(settings) if settings.embedder in ("hash", backend) else EmbedderSettings()
+    target = EmbedderSettings(
+        backend,
+        settings.migration_url or known.url,
+        settings.migration_model or known.model,
+        known.token if settings.migration_api_token is None else settings.migration_api_token,
+        settings.ollama_keep_alive,
+        settings.embedder_timeout,
+        known.ollama_url,
+        known.ollama_model,
+    )
+    return select_embedder(target, "MIGRATION")
+
+
+def embedder_settings(settings: Settings) -> EmbedderSettings:
+    """What the settings say about the embedder."""
+    from .embed.select import EmbedderSettings
+
+    return EmbedderSettings(
+        settings.embedder,
+        settings.embedder_url,
+        settings.embedder_model,
+        settings.embedder_api_token,
+        settings.ollama_keep_alive,
+        settings.embedder_timeout,
+        settings.ollama_url,
+        settings.ollama_model,
+    )
 
 
 def make_estimator(settings: Settings) -> TokenEstimator:

@@ -16,16 +16,19 @@
     │   ├── SegmentationError              a transcript that is not in the format it was said to be in
     │   ├── JobConflict                    an idempotency key re-used with another payload
     │   ├── MalformedFile                  another program's configuration is not what that program reads
-    │   └── ReadOnlyAccess                 a write, with a token that may only read
+    │   ├── ReadOnlyAccess                 a write, with a token that may only read
+    │   └── MigrationRefused               a migration is in a state, or a target has changed, so that this cannot be
     ├── NotFound (KeyError)                nothing lives under that id; JSON-RPC -32602
     │   ├── UnknownMemory
     │   ├── UnknownHandle                  no original is kept behind a context handle
     │   └── UnknownRequest
     └── Internal (RuntimeError)            not the caller's fault; JSON-RPC -32603
         ├── StorageError
-        │   └── StoreForeign  StoreCorrupt  StoreTooNew  StoreFull  StoreUnwritable
+        │   ├── StoreForeign  StoreCorrupt  StoreTooNew  StoreFull  StoreUnwritable
+        │   └── JournalFull                a migration cannot keep up with the writes
         ├── IdCollision                    two texts, one 64-bit id
         ├── EmbedError
+        │   ├── EmbedderUnavailable        the model cannot be asked now; what needs it can be tried again later
         │   └── ProvenanceMismatch         the store was filled by another model
         ├── ExtractError
         │   └── ExtractorUnavailable       none configured, or not the one asked for
@@ -170,6 +173,10 @@ class JobConflict(InvalidInput):
     """An idempotency key was used before with another payload."""
 
 
+class MigrationRefused(InvalidInput):
+    """The migration's state does not admit what was asked for, or its target is not the one it began with."""
+
+
 class ContextBudget(InvalidInput):
     """The token budget leaves no room for content."""
 
@@ -273,12 +280,29 @@ class StoreUnwritable(StorageError):
     """The store's directory or files cannot be created or written."""
 
 
+class JournalFull(StorageError):
+    """The journal of a running migration has no room for another change; this one was refused."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"the migration's journal is full (journal_max_bytes {limit}): this write was refused, because it could "
+            "not be carried over. Try again once the migration has caught up; when it has stopped (migration_status), "
+            "migration_recover goes on with it and migration_cancel gives it up",
+            field="journal_max_bytes",
+            limit=limit,
+        )
+
+
 class IdCollision(Internal):
     """Another text already holds the 64-bit id that this one hashes to; nothing was overwritten."""
 
 
 class EmbedError(Internal):
     """The embedding model failed or answered with an unusable vector."""
+
+
+class EmbedderUnavailable(EmbedError):
+    """The embedding model cannot be asked: its server does not answer or lets nobody in, or it is not installed."""
 
 
 class ProvenanceMismatch(EmbedError):

@@ -32,7 +32,7 @@ DEFAULT_HOPS: Final = 2
 DEFAULT_GRAPH_BOOST: Final = 0.15
 # Measured for each class of embedder: docs/retrieval.md
 DEFAULT_LEXICAL_BOOST: Final = 4.0
-DEFAULT_LEXICAL_BOOST_SEMANTIC: Final = 1.0
+DEFAULT_LEXICAL_BOOST_SEMANTIC: Final = 1.5
 
 # Walks
 DEFAULT_WHY_HOPS: Final = 2
@@ -87,12 +87,28 @@ MAX_JOB_ATTEMPTS: Final = 5
 JOB_RETENTION_SECONDS: Final = 30 * 86_400
 JOB_RETENTION_COUNT: Final = 10_000
 
-# The embedder built in
-DEFAULT_DIMENSION: Final = 384
-
 # Serving over HTTP
 MAX_CONNECTIONS: Final = 1_000
 MAX_HEAD_SECONDS: Final = 15  # from the first byte of a request to the end of its headers
 MAX_STALL_SECONDS: Final = 30  # between two pieces of a body
 CONNECTION_IDLE_SECONDS: Final = 75  # between two requests of one connection
 SESSION_INITIALIZE_SECONDS: Final = 60  # for a new session to say that it is initialised, before it may be evicted
+
+# Migrations
+DEFAULT_PAUSE_BUDGET_MS: Final = 500  # of the command line; the tool asks for it
+MAX_PAUSE_BUDGET_MS: Final = 20_000  # writers wait 30 seconds before they give up
+DEFAULT_JOURNAL_BYTES: Final = 67_108_864
+MAX_JOURNAL_BYTES: Final = 2**40
+DEFAULT_FACT_BATCH: Final = 256
+DEFAULT_REPLAY_BATCH: Final = 256
+MAX_MIGRATION_BATCH: Final = 4_096  # facts: a batch is one transaction, and writers wait for it
+DEFAULT_EDGE_CAP: Final = 4_096
+MAX_EDGE_CAP: Final = 65_536
+DEFAULT_OBSERVATION_WINDOW: Final = 3
+MAX_OBSERVATION_WINDOW: Final = 1_000
+DEFAULT_VERIFICATION_RESERVE_MS: Final = 100
+MIGRATION_LEASE_SECONDS: Final = 60
+
+# Embedding
+DEFAULT_DIMENSION: Final = 384  # of the embedder built in
+MAX_EMBED_BATCH: Final = 32  # texts in one request to a model server; some take no more

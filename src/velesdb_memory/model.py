@@ -132,11 +132,13 @@ class MemoryPage(msgspec.Struct, frozen=True):
 
 
 class EmbedderStatus(msgspec.Struct, frozen=True):
-    """The embedder that runs."""
+    """The embedder that runs. ``dimension`` is None as long as a served model has not answered; ``error`` says why it
+    gave no vectors the last time, None when it did."""
 
     model: str | None
     dimension: int | None
     semantic: bool | None
+    error: str | None = None
 
 
 class ProvenanceStatus(msgspec.Struct, frozen=True):
@@ -178,6 +180,14 @@ class PendingStatus(msgspec.Struct, frozen=True):
     autograph: int
 
 
+class MigrationSummary(msgspec.Struct, frozen=True):
+    """The last migration's phase, None before the first; whether it runs; what has to be done, None if nothing."""
+
+    phase: str | None
+    running: bool
+    advice: str | None
+
+
 class MemoryStatus(msgspec.Struct, frozen=True):
     """The answer of ``memory_status``."""
 
@@ -187,6 +197,7 @@ class MemoryStatus(msgspec.Struct, frozen=True):
     memory: CorpusStatus
     store: StoreStatus
     pending: PendingStatus
+    migration: MigrationSummary
 
 
 class LineProblem(msgspec.Struct, frozen=True):

@@ -16,7 +16,10 @@ from .limits import DEFAULT_LIST_LIMIT, DEFAULT_RECALL_LIMIT, DEFAULT_WHY_HOPS
 from .memory import entity, extraction, fused, graph, listing, recall, remember, transfer
 from .memory.core import Core
 from .memory.fused import Reranker
-from .memory.status import memory_status
+from .memory.status import check_embedder, memory_status
+from .migrate.control import Migrations, Targets
+from .migrate.engine import Report
+from .migrate.job import MigrationEstimate, MigrationStatus, checked_limits
 from .model import (
     ColumnFilter,
     DatedContext,
@@ -62,8 +65,9 @@ class MemoryService(ContextService):
     ``path`` is the store's directory (``~`` is expanded, missing folders are created). ``embedder`` defaults to the
     built-in one, which needs no model. ``extractor`` is who reads passages when a call does not say; with ``autograph``
     it also reads every remembered fact, once a worker runs (``start_worker``, ``work``, or a server). ``compiler`` is
-    who compiles contexts when a call does not say. Raises StoreUnwritable, StoreForeign, StoreCorrupt or StoreTooNew,
-    and InvalidArgument for ``autograph`` without an extractor.
+    who compiles contexts when a call does not say; ``targets`` makes the embedder of a backend by its name, for
+    migrations. Raises StoreUnwritable, StoreForeign, StoreCorrupt or StoreTooNew, and InvalidArgument for ``autograph``
+    without an extractor.
     """
 
     def __init__(
@@ -75,10 +79,11 @@ class MemoryService(ContextService):
         autograph: bool = False,
         clock: Clock | None = None,
         compiler: ContextCompiler | None = None,
+        targets: Targets | None = None,
     ) -> None:
         from .store.sqlite import SqliteStore
 
-        self._start(SqliteStore(home_expanded(path)), embedder, extractor, autograph, clock, compiler)
+        self._start(SqliteStore(home_expanded(path)), embedder, extractor, autograph, clock, compiler, targets)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], embedder: Embedder) -> Self:
@@ -95,10 +100,11 @@ class MemoryService(ContextService):
         autograph: bool = False,
         clock: Clock | None = None,
         compiler: ContextCompiler | None = None,
+        targets: Targets | None = None,
     ) -> Self:
         """A service over a store of your own. The service closes it."""
         service = cls.__new__(cls)
-        service._start(store, embedder, extractor, autograph, clock, compiler)
+        service._start(store, embedder, extractor, autograph, clock, compiler, targets)
         return service
 
     def _start(
@@ -109,6 +115,7 @@ class MemoryService(ContextService):
         autograph: bool,
         clock: Clock | None,
         compiler: ContextCompiler | None,
+        targets: Targets | None,
     ) -> None:
         if embedder is None:
             from .embed.hashing import HashEmbedder
@@ -119,10 +126,12 @@ class MemoryService(ContextService):
         self._worker: Worker | None = None
         self._compiler = compiler
         self._closed = False
+        self._migrations = Migrations(self._core, targets)
         try:
             if autograph and extractor is None:
                 raise InvalidArgument("autograph needs an extractor to read the facts with", field="autograph")
             self._core.adopt()
+            self._migrations.settle()
         except BaseException:
             store.close()
             raise
@@ -133,6 +142,7 @@ class MemoryService(ContextService):
             self._worker.stop()
             self._worker = None
         self._closed = True
+        self._migrations.close()
         self._core.store.close()
 
     def __enter__(self) -> Self:
@@ -239,7 +249,8 @@ class MemoryService(ContextService):
         """The ``k`` best facts by similarity, by words (BM25) and by links from the best match, in one ranking.
 
         The score reported stays the similarity; it is 0.0 for a fact that only the graph reached. Confidence does not
-        enter. When the store was filled by another embedder, words and links still find, and ``warnings`` says so.
+        enter. When the embedder fails, or another one filled the store, words and links still find, and ``warnings``
+        says so.
         Raises what ``recall`` raises.
         """
         return fused.recall_fused(self._core, query, k, filter, options)
@@ -337,6 +348,66 @@ class MemoryService(ContextService):
         if self._worker is not None:
             self._worker.wake()
 
+    # -- migrations ---------------------------------------------------------------------------------------------
+
+    def migration_start(self, target_backend: str, pause_budget_ms: int, **limits: int) -> MigrationStatus:
+        """Begin to change the store over to the embedder that ``targets`` makes of ``target_backend``, in a thread.
+
+        Returns when everything that a crash must not lose is on disk. ``pause_budget_ms`` (1 to 20,000) is how long
+        writers may wait for the switch. ``limits`` may be ``journal_max_bytes`` (default 64 MiB), ``fact_batch`` and
+        ``replay_batch`` (256), ``edge_cap`` (4,096), ``observation_window`` (3) and ``verification_reserve_ms`` (100).
+        Once it is committed this service embeds with the target. Raises InvalidArgument, EmbedError for a target that
+        does not answer, and MigrationRefused while another migration has not ended.
+        """
+        engine = self._migrations.start(target_backend, checked_limits(pause_budget_ms, **limits))
+        if engine is not None:
+            engine.start()
+        return self._migrations.status()
+
+    def migration_status(self) -> MigrationStatus:
+        """The state of the migration that runs, or of the last one. Does no work of it."""
+        return self._migrations.status()
+
+    def migration_cancel(self) -> MigrationStatus:
+        """Give the migration up while the source still serves: at once when it has stopped, else at its next batch.
+
+        Raises MigrationRefused from the switch on, and when there is none.
+        """
+        self._migrations.cancel()
+        return self._migrations.status()
+
+    def migration_recover(self, pause_budget_ms: int | None = None) -> MigrationStatus:
+        """Go on with a migration that has stopped, if the target is still the model it was; with another budget, if one
+        is given. Raises MigrationRefused, and EmbedError for a target that does not answer."""
+        engine = self._migrations.recover(pause_budget_ms)
+        if engine is not None:
+            engine.start()
+        return self._migrations.status()
+
+    def migrate(
+        self,
+        target_backend: str | None,
+        pause_budget_ms: int | None = None,
+        *,
+        progress: Report | None = None,
+        **limits: int,
+    ) -> MigrationStatus:
+        """The same as ``migration_start`` in this thread: returns when the migration has ended or cannot go on.
+
+        ``target_backend`` None goes on with the one that has stopped. ``pause_budget_ms`` is 500, or that of the one
+        that has stopped, unless given. ``progress`` is called with the record after each
+        batch. Raises what stopped it, and the state says so too.
+        """
+        return self._migrations.run(target_backend, pause_budget_ms, progress, limits)
+
+    def migration_estimate(self, target_backend: str) -> MigrationEstimate:
+        """What a migration would take; embeds up to 64 of the facts with the target, and writes nothing."""
+        return self._migrations.estimate(target_backend)
+
+    def drop_former_vectors(self) -> bool:
+        """Remove the vectors that the last migration replaced, which are kept until then; whether there were any."""
+        return self._migrations.drop_former()
+
     # -- the whole ----------------------------------------------------------------------------------------------
 
     def list_memories(
@@ -355,7 +426,8 @@ class MemoryService(ContextService):
 
     def memory_status(self) -> MemoryStatus:
         """What runs, what filled the store, and how much is in it."""
-        return memory_status(self._core, extractor_configured=self._extractors.default is not None)
+        extractor = self._extractors.default
+        return memory_status(self._core, self._migrations.summary(), extractor_configured=extractor is not None)
 
     def export(
         self, include_internal: bool = False, *, progress: Callable[[int], None] | None = None
@@ -380,3 +452,7 @@ class MemoryService(ContextService):
     ) -> list[Finding]:
         """Compare everything derived with what it is derived from; ``repair`` rebuilds what differs."""
         return self._core.store.check(self._core.clock.now(), repair, progress)
+
+    def check_embedder(self) -> Finding:
+        """Ask the embedder for a vector, and tell whether it answers and is the one that filled the store."""
+        return check_embedder(self._core)

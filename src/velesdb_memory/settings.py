@@ -23,6 +23,7 @@ from .text import shown, trim
 
 PREFIX: Final = "VELESDB_MEMORY_"
 DEFAULT_PATH: Final = "~/.velesdb-memory"
+EMBEDDERS: Final = ("hash", "local", "ollama", "openai")
 TOKENIZERS: Final = ("estimate", "o200k", "cl100k")
 _UNEXPANDED: Final = re.compile(r"\$\{|\$[A-Za-z_]|%[A-Za-z_]+%")
 _WHOLE: Final = re.compile(r"[0-9]{1,20}")
@@ -342,9 +343,30 @@ class Settings:
         Name("off", "error", "warn", "info", also=_LEVELS), "log", "off",
     )  # fmt: skip
 
-    embedder: Literal["hash"] = setting(
-        "what makes vectors: hash, which needs no model", Name("hash"), "embedder.backend", "hash"
+    embedder: Literal["hash", "local", "ollama", "openai"] = setting(
+        "what makes vectors: hash, which needs no model; local, a model of an extra; ollama or openai, a server's",
+        Name(*EMBEDDERS), "embedder.backend", "hash",
+    )  # fmt: skip
+    embedder_url: str | None = setting(
+        "where ollama or openai serves the model", Url(), "embedder.url", unset="ollama: this machine", guarded=True
     )
+    embedder_model: str | None = setting(
+        "which model it is; for local: all-minilm-l6-v2 or use-multilingual-v3", Kind(), "embedder.model",
+        unset="local: all-minilm-l6-v2",
+    )  # fmt: skip
+    embedder_api_token: str | None = setting("the bearer token of that server", Secret())
+    embedder_timeout: int | None = setting(
+        "how long one request for vectors may take", Whole("SECONDS", 1), "embedder.timeout", unset="60"
+    )
+    ollama_url: str | None = setting(
+        "older name of embedder-url, for ollama", Url(), "embedder.ollama_url", guarded=True
+    )
+    ollama_model: str | None = setting("older name of embedder-model, for ollama", Kind(), "embedder.ollama_model")
+    migration_url: str | None = setting(
+        "where the model to migrate to is served, if not there", Url(), "migration.url", guarded=True
+    )
+    migration_model: str | None = setting("which model to migrate to, if not that one", Kind(), "migration.model")
+    migration_api_token: str | None = setting("the bearer token of that server, if another", Secret())
 
     extractor: Literal["none", "outline", "ollama", "openai"] = setting(
         "who reads passages: none, outline, ollama or openai",

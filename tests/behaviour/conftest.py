@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 
 from support.jobs import Opener
+from support.migrations import Targets
+from support.model_server import ModelServer
 from velesdb_memory import Link, MemoryService
 from velesdb_memory.testing import FixedClock, FixedEmbedder
 
@@ -30,6 +33,21 @@ def service(folder: Path, clock: FixedClock) -> Iterator[Opener]:
 
 
 @pytest.fixture
+def moving(folder: Path, clock: FixedClock) -> Iterator[Opener]:
+    """Opens the test's store with targets to migrate to."""
+    opened: list[MemoryService] = []
+
+    def open_one(**arguments: Any) -> MemoryService:
+        arguments = {"embedder": FixedEmbedder(), "clock": clock, "targets": Targets()} | arguments
+        opened.append(MemoryService(folder, **arguments))
+        return opened[-1]
+
+    yield open_one
+    for memory in opened:
+        memory.close()
+
+
+@pytest.fixture
 def friday(memory: MemoryService) -> MemoryService:
     """The example of memory.md §6: one fact leads to another that shares no word with the question."""
     zebra = memory.remember("zebra unrelated words")
@@ -37,3 +55,25 @@ def friday(memory: MemoryService) -> MemoryService:
     memory.remember("deploy checklist")
     memory.remember("pipeline color scheme")
     return memory
+
+
+@pytest.fixture(scope="module")
+def shared_server() -> Iterator[ModelServer]:
+    """A model server for a whole file."""
+    with ModelServer() as server:
+        yield server
+
+
+@pytest.fixture
+def server(shared_server: ModelServer) -> ModelServer:
+    """The same, well-behaved and with nothing seen."""
+    shared_server.script({})
+    return shared_server
+
+
+@pytest.fixture
+def nowhere() -> str:
+    """The address of a server that is not there."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{taken.getsockname()[1]}"

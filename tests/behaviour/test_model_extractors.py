@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 
 from support.model_server import ModelServer
+from velesdb_memory.backends import Variables
 from velesdb_memory.errors import ExtractError
 from velesdb_memory.extract.base import ExtractedAttribute, ExtractedFact, ExtractedRelation, Extraction
-from velesdb_memory.extract.http import Endpoint, Variables
 from velesdb_memory.extract.ollama import OllamaExtractor
 from velesdb_memory.extract.openai import OpenAiExtractor, probe
 from velesdb_memory.extract.prompt import REPLY_SCHEMA, REPLY_TOKENS
 from velesdb_memory.extract.select import ExtractorSettings
+from velesdb_memory.http import Endpoint
 
 PASSAGE = "Nora Vinterberg lives in Oslo with her hypertension."
 TOKEN = "sk-very-secret-0123456789"

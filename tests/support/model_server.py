@@ -7,6 +7,8 @@ on standard output, and lives until its standard input is closed. Tests use :cla
 ``GET /seen`` gives the requests served since: method, path, headers, body. A step is an object:
 
 ``text``     what the model writes, wrapped as the path's protocol wants it
+``dimension``, ``salt``  of the vectors that are made of the texts to embed (8, ""): texts that share words resemble
+             each other, and with another salt it is another model
 ``body``     the raw body instead; ``status`` (200) and ``headers`` go with it
 ``finish``   ``stop`` (default) or ``length``
 ``fault``    ``hang``: never answers · ``dribble``: sends its header a byte at a time · ``dribble_body``: its
@@ -16,6 +18,7 @@ on standard output, and lives until its standard input is closed. Tests use :cla
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -64,14 +67,22 @@ class _Handler(BaseHTTPRequestHandler):
         )
         payload = step.get("body")
         if payload is None:
-            payload = json.dumps(self._wrapped(step.get("text", "{}"), step.get("finish", "stop")))
+            payload = json.dumps(self._wrapped(step, json.loads(body) if body else {}))
         try:
             self._send(step.get("status", 200), payload.encode(), step.get("headers"), step.get("fault", ""))
         except OSError:
             # A client that gave up is what several tests are about
             self.close_connection = True
 
-    def _wrapped(self, text: str, finish: str) -> dict[str, Any]:
+    def _wrapped(self, step: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
+        text, finish = step.get("text", "{}"), step.get("finish", "stop")
+        if self.path in ("/api/embed", "/v1/embeddings"):
+            texts = [request["input"]] if isinstance(request["input"], str) else request["input"]
+            vectors = [embedding(text, step.get("dimension", 8), step.get("salt", "")) for text in texts]
+            if self.path == "/api/embed":
+                return {"model": request["model"], "embeddings": vectors, "total_duration": 1}
+            data = [{"object": "embedding", "index": i, "embedding": vector} for i, vector in enumerate(vectors)]
+            return {"object": "list", "data": data, "model": request["model"], "usage": {"prompt_tokens": 1}}
         if self.path == "/api/generate":
             return {"model": "m", "response": text, "done": True, "done_reason": finish}
         return {
@@ -108,6 +119,15 @@ class _Handler(BaseHTTPRequestHandler):
             if self.server.closing.wait(_PAUSE):
                 return
             self.wfile.write(bytes([byte]))
+
+
+def embedding(text: str, dimension: int = 8, salt: str = "") -> list[float]:
+    """The vector that the server's model makes of ``text``."""
+    total = [0.001] * dimension
+    for word in text.lower().split():
+        digest = hashlib.shake_256(f"{salt}/{word}".encode()).digest(dimension)
+        total = [sum(pair) for pair in zip(total, (byte / 127.5 - 1 for byte in digest), strict=True)]
+    return total
 
 
 class _Server(ThreadingHTTPServer):

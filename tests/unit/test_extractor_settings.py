@@ -5,9 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from velesdb_memory.backends import base_url
 from velesdb_memory.errors import InvalidArgument
 from velesdb_memory.extract.ollama import OllamaExtractor
-from velesdb_memory.extract.openai import OpenAiExtractor, base_url
+from velesdb_memory.extract.openai import OpenAiExtractor
 from velesdb_memory.extract.outline import OutlineExtractor
 from velesdb_memory.extract.select import ExtractorSettings, select_extractor
 

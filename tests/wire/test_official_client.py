@@ -12,6 +12,7 @@ import pytest
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
 
 from support.fragments import png
+from support.model_server import ModelServer
 from wire.client import environment
 
 MISSING = str(2**64 - 1)
@@ -55,10 +56,10 @@ async def context_tools(call: Callable[..., Awaitable[dict[str, Any]]]) -> None:
     assert (await call("list_working_contexts", project="q"))["sessions"] == []
 
 
-def run(store: Path, mode: Any, use: Callable[[Client], Awaitable[None]]) -> None:
+def run(store: Path, mode: Any, use: Callable[[Client], Awaitable[None]], **extra: str) -> None:
     async def main() -> None:
         parameters = StdioServerParameters(
-            command=sys.executable, args=["-m", "velesdb_memory"], env=environment(store)
+            command=sys.executable, args=["-m", "velesdb_memory"], env=environment(store, **extra)
         )
         with anyio.fail_after(60):
             async with Client(stdio_client(parameters), mode=mode) as client:
@@ -120,6 +121,15 @@ def test_c07_every_tool_answers_as_advertised(tmp_path: Path, mode: str) -> None
         assert theo["attributes"] == {"age": 15} and theo["relations_in"][0]["source"] == "camille"
         assert (await call("entity", name="nobody"))["found"] is False
         await context_tools(call)
+        assert (await call("migration_status"))["job"] is None
+        # a budget that nothing fits, so that there is something to recover and to cancel
+        begun = await call("migration_start", target_backend="openai", pause_budget_ms=1, observation_window=1)
+        assert begun["job"]["running"]
+        for name in ("migration_recover", "migration_cancel"):
+            while (await call("migration_status"))["job"]["running"]:
+                pass
+            assert (await call(name))["job"]["progress"]["base_facts"] >= 1
+        assert (await call("migration_status"))["job"]["phase"] == "cancelled"
         assert called == listed
 
         await refused("remember", fact="")
@@ -145,6 +155,10 @@ def test_c07_every_tool_answers_as_advertised(tmp_path: Path, mode: str) -> None
         await refused("save_working_context", project="p", session="s", working={})
         await refused("load_working_context", project="p")
         await refused("list_working_contexts")
+        await refused("migration_start", target_backend="nobody", pause_budget_ms=1)
+        await refused("migration_recover")
         await refused("no_such_tool")
 
-    run(tmp_path / "store", mode, use)
+    with ModelServer() as model:
+        settings = {"VELESDB_MEMORY_MIGRATION_URL": model.url, "VELESDB_MEMORY_MIGRATION_MODEL": "tiny"}
+        run(tmp_path / "store", mode, use, **settings)

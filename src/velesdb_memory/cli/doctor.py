@@ -7,7 +7,7 @@ import sqlite3
 from importlib import metadata
 
 from .. import __version__
-from ..config import Settings, make_embedder
+from ..config import Settings
 from ..errors import StorageError
 from ..store.base import Finding
 from .progress import progress
@@ -27,7 +27,7 @@ def run(settings: Settings, *, repair: bool) -> int:
             print(f"durability     {settings.synchronous}")
             print(f"memories       {status.memory.facts} facts, {status.memory.edges} edges")
             print(f"waiting        {status.pending.extraction} passages, {status.pending.autograph} enrichments")
-            findings = [_embedder(settings, status.provenance.model, status.provenance.dimension)]
+            findings = [memory.check_embedder()]
             with progress() as show:
                 findings += memory.check(repair=repair, progress=show)
     except StorageError as error:
@@ -41,19 +41,6 @@ def run(settings: Settings, *, repair: bool) -> int:
     bad = sum(not finding.sound for finding in findings)
     print(f"\n{'everything is sound' if not bad else f'{bad} findings need you'}")
     return 1 if bad else 0
-
-
-def _embedder(settings: Settings, model: str | None, dimension: int | None) -> Finding:
-    embedder = make_embedder(settings)
-    mine = f"{embedder.fingerprint} ({embedder.dimension} dimensions)"
-    if (model, dimension) == (embedder.fingerprint, embedder.dimension):
-        return Finding("embedder", True, f"{mine} runs and filled the store")
-    return Finding(
-        "embedder",
-        False,
-        f"{mine} runs, but {model} ({dimension} dimensions) filled the store: searches refuse",
-        "set VELESDB_MEMORY_EMBEDDER back; or `export`, and `import` into a new store, which embeds every fact again",
-    )
 
 
 def _version(name: str) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..errors import VelesMemoryError
 from ..limits import DEFAULT_STDIN_BUDGET
+from ..settings import EMBEDDERS
 from ..text import shown
 from .options import Parser, add_settings, flags_of, only_in_environment, settings_later, settings_of
 
@@ -87,6 +88,20 @@ def _parser() -> Parser:
     trust = _command(actions, "trust", "how to have this system trust it", _ca_trust)
     trust.add_argument("--apply", action="store_true", help="do it, instead of printing how")
     settings_later(trust, "TLS_DIR")
+
+    migrate = _command(
+        commands, "migrate-embeddings", "embed everything anew with another model, while the store is in use", _migrate
+    )
+    migrate.add_argument(
+        "--to", metavar="BACKEND", choices=EMBEDDERS, help="the embedder to change to (default: the one set)"
+    )
+    migrate.add_argument("--pause-budget", metavar="MS", type=int, help="how long the switch may make writers wait")
+    instead = migrate.add_mutually_exclusive_group()
+    instead.add_argument("--dry-run", action="store_true", help="only estimate what it would take")
+    instead.add_argument("--recover", action="store_true", help="go on with a migration that has stopped")
+    instead.add_argument("--cancel", action="store_true", help="give the migration up")
+    instead.add_argument("--drop-old", action="store_true", help="remove the vectors that the last one replaced")
+    settings_later(migrate, "PATH")
 
     work = _command(commands, "work", "read waiting passages and facts now, in the foreground", _work)
     settings_later(work, "PATH")
@@ -240,6 +255,15 @@ def _ca_trust(chosen: argparse.Namespace) -> int:
     from .authority import run_trust
 
     return run_trust(flags_of(chosen), apply=chosen.apply)
+
+
+def _migrate(chosen: argparse.Namespace) -> int:
+    from .migrate import Order, run
+
+    return run(
+        settings_of(chosen),
+        Order(chosen.to, chosen.dry_run, chosen.cancel, chosen.recover, chosen.drop_old, chosen.pause_budget),
+    )
 
 
 def _work(chosen: argparse.Namespace) -> int:

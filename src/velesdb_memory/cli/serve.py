@@ -7,7 +7,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-from ..config import Settings
+from ..config import Settings, embedder_settings, make_embedder, make_target
 
 if TYPE_CHECKING:
     from ..service import MemoryService
@@ -18,7 +18,7 @@ def open_service(settings: Settings, *, reads_passages: bool = False) -> MemoryS
 
     Raises InvalidArgument for settings that do not fit together, and what opening a store raises.
     """
-    from ..config import make_embedder, make_estimator, make_extractor
+    from ..config import make_estimator, make_extractor
     from ..context.compiler import ContextCompiler
     from ..service import MemoryService
     from ..store.sqlite import SqliteStore
@@ -31,6 +31,7 @@ def open_service(settings: Settings, *, reads_passages: bool = False) -> MemoryS
         extractor=extractor,
         autograph=reads_passages and settings.autograph,
         compiler=ContextCompiler(make_estimator(settings)),
+        targets=lambda backend: make_target(settings, backend),
     )
 
 
@@ -50,16 +51,20 @@ def run(settings: Settings) -> int:
     """Serve over HTTP if that is set, else one client on standard input and output; the exit code."""
     from ..config import make_estimator
     from ..context.ingest import Roots
+    from ..embed.select import ignored_settings
 
     # what cannot work is refused before anything is served
     check_extractor(settings)
     make_estimator(settings)
+    make_embedder(settings)
     roots = Roots.from_setting(os.pathsep.join(settings.ingest_roots))
     if not settings.quiet:
         if not settings.http:
             print(f"velesdb-memory: serving {settings.path} on stdio", file=sys.stderr)
         if settings.embedder == "hash":
             print("velesdb-memory: the hash embedder matches words and their forms, not meanings", file=sys.stderr)
+        for notice in ignored_settings(embedder_settings(settings)):
+            print(f"velesdb-memory: {notice}", file=sys.stderr)
         if settings.autograph and settings.extractor in ("ollama", "openai"):
             # a slow or absent model must not keep the client waiting
             threading.Thread(target=_probe, args=(settings,), daemon=True).start()
@@ -83,9 +88,9 @@ def run(settings: Settings) -> int:
 
 
 def _probe(settings: Settings) -> None:
-    from ..extract.ollama import DEFAULT_URL
+    from ..backends import OLLAMA_URL
     from ..extract.openai import probe
 
-    warning = probe(settings.extractor_url or DEFAULT_URL, settings.extractor_model or "", settings.extractor_api_token)
+    warning = probe(settings.extractor_url or OLLAMA_URL, settings.extractor_model or "", settings.extractor_api_token)
     if warning:
         print(f"velesdb-memory: {warning}", file=sys.stderr)

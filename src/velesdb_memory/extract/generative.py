@@ -6,9 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
+from ..backends import Variables
 from ..errors import ExtractError
+from ..http import CONNECT_SECONDS, RETRY_WAITS, Endpoint
 from .base import Extraction
-from .http import CONNECT_SECONDS, RETRY_WAITS, Endpoint, Variables
 from .prompt import PASSAGE_BYTES, Reply, extract_in_pieces
 
 GENERATION_SECONDS: Final = 300.0

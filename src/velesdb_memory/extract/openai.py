@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any, ClassVar, Final, cast
 
+from ..backends import Variables, base_url
 from ..errors import ExtractError, InvalidArgument
-from ..text import trim
+from ..http import Answer, Endpoint, Trouble
 from .generative import GenerativeExtractor
-from .http import Answer, Endpoint, Trouble, Variables
 from .prompt import Reply, build_prompt
 
 PROBE_SECONDS: Final = 3.0
@@ -39,15 +39,6 @@ class OpenAiExtractor(GenerativeExtractor):
         except (KeyError, IndexError, TypeError):
             return None
         return Reply(content, cut=choice.get("finish_reason") == "length") if isinstance(content, str) else None
-
-
-def base_url(url: str | None) -> str:
-    """``url`` trimmed, without slashes at its end, and without one ``/v1`` there if a host stays in front of
-    it.
-    """
-    base = trim(url or "").rstrip("/")
-    shorter = base.removesuffix("/v1")
-    return base if not shorter or shorter.endswith("/") else shorter
 
 
 def probe(

@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import msgspec
 
+from ..backends import OLLAMA_URL, Variables, require_token, shown_url
 from ..errors import InvalidArgument
 from ..text import trim
 from .base import Extractor
-from .http import Variables, redacted, require_token
-from .ollama import DEFAULT_URL, OllamaExtractor
+from .ollama import OllamaExtractor
 from .openai import OpenAiExtractor
 from .outline import OutlineExtractor
 
@@ -42,7 +42,7 @@ class ExtractorSettings(msgspec.Struct, frozen=True):
         # msgspec gives every struct both forms, and the second would show the token
         return [
             ("backend", self.backend),
-            ("url", None if self.url is None else _shown(self.url)),
+            ("url", None if self.url is None else shown_url(self.url)),
             ("model", self.model),
             ("token", None if self.token is None else "***"),
             ("keep_alive", self.keep_alive),
@@ -62,7 +62,7 @@ def select_extractor(settings: ExtractorSettings) -> Extractor | None:
     if settings.backend == "ollama":
         # Not sent, but a token that is set and blank is a mistake whatever the backend
         require_token(settings.token, Variables.of("EXTRACTOR").token)
-        url = settings.url if settings.url and trim(settings.url) else DEFAULT_URL
+        url = settings.url if settings.url and trim(settings.url) else OLLAMA_URL
         keep_alive = -1 if settings.keep_alive is None else settings.keep_alive
         return OllamaExtractor(settings.model or "", url, keep_alive)
     if settings.backend == "openai":
@@ -72,10 +72,3 @@ def select_extractor(settings: ExtractorSettings) -> Extractor | None:
         f"{', '.join(EXTRACTOR_NAMES)}",
         field="extractor",
     )
-
-
-def _shown(url: str) -> str:
-    try:
-        return redacted(url)
-    except ValueError:
-        return "(malformed)"

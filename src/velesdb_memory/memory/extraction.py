@@ -22,6 +22,7 @@ from ..text import canonical, require_text, trim, utf8_size
 from . import checks, wiring
 from .core import SWEEP_ALONG, Core
 from .remember import put_fact
+from .switching import follows_switch
 
 if TYPE_CHECKING:
     import numpy as np
@@ -94,7 +95,12 @@ def remember_extracted(
 ) -> ExtractionResult:
     """Extract a passage and store it at once; see MemoryService.remember_extracted."""
     source, fields = passage(text), checks.metadata(metadata)
-    plan = Plan(run_extractor(extractor, source))
+    # the extractor's work is not thrown away when the store is switched meanwhile
+    return _store(core, Plan(run_extractor(extractor, source)), fields)
+
+
+@follows_switch
+def _store(core: Core, plan: Plan, fields: JsonObject) -> ExtractionResult:
     vectors = plan.embed(core)
     with core.store.transaction(core.clock.now()) as tx:
         if vectors:

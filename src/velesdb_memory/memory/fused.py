@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from ..analysis import terms
-from ..errors import ProvenanceMismatch, RerankError
+from ..errors import EmbedError, RerankError
 from ..limits import (
     DEFAULT_GRAPH_BOOST,
     DEFAULT_LEXICAL_BOOST,
@@ -25,6 +25,7 @@ from . import checks
 from .core import Core
 from .graph import Walk, walk
 from .recall import pool_size
+from .switching import follows_switch, inherited
 from .wiring import MENTIONS
 
 if TYPE_CHECKING:
@@ -165,6 +166,7 @@ def weight(value: object, default: float, field: str) -> float:
     return number if math.isfinite(number) else default
 
 
+@follows_switch
 def _search(
     core: Core, query: str, k: int, cut: int | None, filter: JsonObject | None, options: FusionOptions | None
 ) -> Recollections:
@@ -184,12 +186,12 @@ def rank(
     warnings: list[str] = []
     try:
         vector = core.query_vector(text)
-    except ProvenanceMismatch as mismatch:
+    except EmbedError as reason:
         # words and links do not depend on the embedder; the caller is told what is missing
-        if not fusion.lexical_boost:
+        if not fusion.lexical_boost or inherited(core):
             raise
         vector = None
-        warnings.append(f"searched by words and links only: {mismatch}")
+        warnings.append(f"searched by words and links only: {reason}")
     with core.store.view(core.clock.now()) as view:
         if vector is not None:
             core.require_space(view)

@@ -12,6 +12,7 @@ from ..model import Direction, Explanation, JsonObject, WhyEdge, WhyNode
 from ..store.base import Edge, Record, StoreView
 from . import checks
 from .core import Core
+from .switching import follows_switch
 
 
 class Walk(msgspec.Struct):
@@ -70,6 +71,7 @@ def _edges(view: StoreView, near: int, direction: Direction) -> list[Edge]:
     return edges
 
 
+@follows_switch
 def why(
     core: Core, decision: str, max_hops: int, filter: JsonObject | None, direction: Direction
 ) -> Explanation:

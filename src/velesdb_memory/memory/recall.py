@@ -9,6 +9,7 @@ from ..model import ColumnFilter, JsonObject, Recollection, Recollections
 from ..store.base import Hit, Predicate, StoreView
 from . import checks
 from .core import Core
+from .switching import follows_switch
 
 
 def pool_size(k: int) -> int:
@@ -16,6 +17,7 @@ def pool_size(k: int) -> int:
     return max(POOL_FACTOR * k, POOL_MIN)
 
 
+@follows_switch
 def recall(core: Core, query: str, k: int, filter: JsonObject | None) -> list[Recollection]:
     """Find by similarity and learned confidence; see MemoryService.recall."""
     text, wanted = checks.query(query), checks.count(k)
@@ -36,6 +38,7 @@ def _confident(hit: Hit) -> float:
     return (hit.score + 1) / 2 * (1 + CONFIDENCE_WEIGHT * (2 * confidence - 1))
 
 
+@follows_switch
 def recall_where(core: Core, query: str, filters: Sequence[ColumnFilter], k: int) -> Recollections:
     """Find by similarity among what satisfies every comparison; see MemoryService.recall_where."""
     text, wanted = checks.query(query), checks.count(k)

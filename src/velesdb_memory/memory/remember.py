@@ -14,12 +14,14 @@ from ..model import JsonObject, Link, Unrelated
 from ..store.base import Kind, Record, StoreTransaction, StoreView
 from . import checks
 from .core import AUTOGRAPH_DROPPED, SWEEP_ALONG, Core, expiry
+from .switching import follows_switch
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 
+@follows_switch
 def remember(
     core: Core,
     fact: str,

@@ -16,6 +16,7 @@ from . import checks, savings, sources, working
 from .core import Core
 from .listing import verbatim
 from .remember import put_fact
+from .switching import follows_switch
 from .wiring import HUB_PREFIX, ensure_hub, has_name, wire_topics
 
 MANIFEST: Final = "velesdb_memory_export"
@@ -176,10 +177,13 @@ class _Import:
                 self._understood += 1
             except _Problem as problem:
                 self._problems.append(LineProblem(number, str(problem)))
+        follows_switch(self._store)(self._core, entries)
+
+    def _store(self, core: Core, entries: list[tuple[int, JsonObject]]) -> None:
         texts = sorted({text for _, entry in entries for text in _texts(entry)})
-        vectors = dict(zip(texts, self._core.embed(texts), strict=True)) if texts else {}
-        with self._core.store.transaction(self._core.clock.now()) as tx:
-            self._core.require_space(tx)
+        vectors = dict(zip(texts, core.embed(texts), strict=True)) if texts else {}
+        with core.store.transaction(core.clock.now()) as tx:
+            core.require_space(tx)
             for number, entry in entries:
                 try:
                     self._write(tx, entry, vectors)

@@ -10,8 +10,9 @@ import asyncio
 import itertools
 import json
 import logging
+import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from threading import Lock, Thread, Timer
@@ -24,7 +25,7 @@ import anyio.to_thread
 
 from .. import cancel
 from ..context.ingest import Roots
-from ..errors import Cancelled, Category, InvalidArgument, ReadOnlyAccess, StorageError, VelesMemoryError
+from ..errors import Cancelled, Category, EmbedError, InvalidArgument, ReadOnlyAccess, StorageError, VelesMemoryError
 from ..model import JsonObject
 from .declare import AnyTool, Host
 from .log import Log
@@ -91,7 +92,9 @@ class Application:
         roots: Roots | None = None,
         tools: Sequence[AnyTool] = ALL,
         log: Log | None = None,
+        quiet: bool = False,
     ) -> None:
+        self._quiet = quiet
         self._open_service = open_service
         self._default_ttl = default_ttl
         self._roots = roots or Roots()
@@ -101,6 +104,7 @@ class Application:
         self._closed = False
         self._warming: Timer | None = None
         self._log = log or Log()
+        self.loading = False
 
     def host(self) -> Host:
         """The open service; opened once, and tried again after a failure."""
@@ -123,9 +127,17 @@ class Application:
             self._warming.start()
 
     def _open_quietly(self) -> None:
-        with suppress(Exception):
+        self.loading = True
+        try:
             # a search loads what searches need
             self.host().service.recall(NAME, k=1)
+        except EmbedError as error:
+            if not self._quiet:
+                print(f"{NAME}: searches by meaning do not work yet: {error}", file=sys.stderr, flush=True)
+        except Exception:
+            return
+        finally:
+            self.loading = False
 
     def close(self) -> None:
         """Close the service if it was opened; it is not opened again."""
@@ -218,14 +230,17 @@ def _withdrawn() -> bool:
 
 
 @asynccontextmanager
-async def _signs_of_life(context: ServerRequestContext[Any], name: str) -> AsyncGenerator[None]:
+async def _signs_of_life(
+    context: ServerRequestContext[Any], name: str, application: Application
+) -> AsyncGenerator[None]:
     """While the block runs, tell its caller every second that it does. How much is left is not known."""
     failure: MCPError | None = None
 
     async def beat() -> None:
         for second in itertools.count(1):
             await anyio.sleep(HEARTBEAT)
-            await context.session.report_progress(second * HEARTBEAT, message=f"{name} has run for {second} s")
+            what = "the embedding model is being loaded; " if application.loading else ""
+            await context.session.report_progress(second * HEARTBEAT, message=f"{what}{name} has run for {second} s")
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(beat)
@@ -263,7 +278,7 @@ def build_server(application: Application) -> Server[Any]:
         if params.meta is None or params.meta.get("progress_token") is None:
             result, text = await anyio.to_thread.run_sync(work, limiter=limiter)
         else:
-            async with _signs_of_life(context, params.name):
+            async with _signs_of_life(context, params.name, application):
                 result, text = await anyio.to_thread.run_sync(work, limiter=limiter)
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=text)], structured_content=result, is_error=False

@@ -70,7 +70,9 @@ def serve_http(
     certificate = None if settings.http_insecure else _certificate(settings, names, leaf_lifetime)
     sockets = listen(address)
     log = Log(settings.log)
-    application = Application(open_service, default_ttl=settings.default_ttl, roots=roots, log=log)
+    application = Application(
+        open_service, default_ttl=settings.default_ttl, roots=roots, quiet=settings.quiet, log=log
+    )
     gate = Gate(
         build_server(application),
         Sessions(settings.http_max_sessions, settings.http_keep_alive_secs, settings.http_evict_min_idle_secs),

@@ -69,7 +69,7 @@ def serve_stdio(
 
     from .app import Application, build_server
 
-    application = Application(open_service, default_ttl=default_ttl, roots=roots, log=log)
+    application = Application(open_service, default_ttl=default_ttl, roots=roots, quiet=quiet, log=log)
     session = _Session(source, sink, parent)
     clean = anyio.run(session.serve, build_server(application))
     if session.reason and not quiet:

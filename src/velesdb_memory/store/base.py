@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar
 import msgspec
 
 from ..model import JobState, JsonObject
+from .migrating import MigrationTransaction, MigrationView
 
 if TYPE_CHECKING:
     import numpy as np
@@ -165,6 +166,8 @@ class StoreView(Protocol):
         """A random name that the store has had since it was made."""
         ...
 
+    @property
+    def migrating(self) -> MigrationView: ...
     def space(self) -> Space | None:
         """The active embedding space, None before the first embedder was recorded."""
         ...
@@ -265,8 +268,11 @@ class StoreView(Protocol):
 
 
 class StoreTransaction(StoreView, Protocol):
-    """A snapshot that can also be changed."""
+    """A snapshot that can also be changed. While a migration captures, changes of facts and edges are noted in its
+    journal, and are refused with JournalFull when that is full."""
 
+    @property
+    def migrating(self) -> MigrationTransaction: ...
     def record_space(self, space: Space) -> bool:
         """Make ``space`` the active one, unless a vector is stored already; whether it was done."""
         ...

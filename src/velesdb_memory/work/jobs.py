@@ -9,6 +9,7 @@ from typing import Final
 
 from ..clock import yyyymmdd
 from ..errors import (
+    EmbedderUnavailable,
     ExtractorUnavailable,
     InvalidArgument,
     JobConflict,
@@ -22,6 +23,7 @@ from ..limits import JOB_PATIENCE_SECONDS, MAX_IDEMPOTENCY_KEY_BYTES, MAX_JOB_AT
 from ..memory import checks
 from ..memory.core import Core, expiry
 from ..memory.extraction import Plan, decode, encode, passage, run_extractor
+from ..memory.switching import current
 from ..model import ExtractionReceipt, ExtractionSnapshot, JobState, JsonObject, Outcome
 from ..store.base import JobRecord
 from ..text import require_text, utf8_size
@@ -111,6 +113,7 @@ def perform(core: Core, extractors: Extractors, job: JobRecord, worker: str) -> 
         plan = _planned(core, extractors, job, worker)
         if plan is None:
             return "given back"
+        core = current(core)
         vectors = plan.embed(core)
         with core.store.transaction(core.clock.now()) as tx:
             if vectors:
@@ -120,6 +123,9 @@ def perform(core: Core, extractors: Extractors, job: JobRecord, worker: str) -> 
             if not tx.finish_job(done, worker):
                 raise _LeaseLost
         return "committed"
+    except EmbedderUnavailable:
+        # what the model is asked for can wait: the extraction is stored
+        raise
     except (_LeaseLost, ProvenanceMismatch):
         # a process with the embedder that filled the store can do it
         return "given back"

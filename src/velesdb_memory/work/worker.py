@@ -10,16 +10,18 @@ import threading
 from collections.abc import Callable, Generator
 from typing import Final
 
-from ..errors import StorageError, VelesMemoryError
+from ..errors import EmbedderUnavailable, StorageError, VelesMemoryError
 from ..limits import JOB_LEASE_SECONDS, JOB_PATIENCE_SECONDS, JOB_RETENTION_COUNT, JOB_RETENTION_SECONDS
 from ..machine import process_space
 from ..memory.core import Core
+from ..memory.switching import current
 from ..model import Outcome
 from ..store.base import JobRecord, Record
 from . import autograph, jobs
 from .extractors import Extractors
 
 _IDLE_SECONDS: Final = 1.0  # between looks at the queue: another process may have filled it
+_PAUSE_SECONDS: Final = 30.0  # after the embedder could not be asked
 _SWEEP_EVERY: Final = 60  # seconds
 _SWEEP: Final = 256  # expired records of one transaction
 
@@ -33,8 +35,7 @@ class Worker:
         self._core = core
         self._extractors = extractors
         self._enrich = enrich and extractors.default is not None
-        # the machine and process, so that others there can tell when this one is gone
-        self.name = f"{process_space()}/{os.getpid()}/{secrets.token_hex(4)}"
+        self.name = worker_name()
         self._stop = threading.Event()
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
@@ -62,7 +63,8 @@ class Worker:
             self._thread = None
 
     def run_until_idle(self, report: Report | None = None) -> int:
-        """Work in the calling thread until nothing is left that can be done here; how much was done."""
+        """Work in the calling thread until nothing is left that can be done here; how much was done. Raises
+        EmbedderUnavailable when the embedder cannot be asked: the rest waits."""
         self._release_the_dead()
         done = 0
         while not self._stop.is_set() and self._step(report):
@@ -72,24 +74,32 @@ class Worker:
     def _loop(self) -> None:
         while not self._stop.is_set():
             self._wake.clear()
+            pause = _IDLE_SECONDS
             try:
                 self._release_the_dead()
                 self._sweep()
                 while not self._stop.is_set() and self._step(None):
                     pass
             except Exception as error:
+                if isinstance(error, EmbedderUnavailable):
+                    pause = _PAUSE_SECONDS
                 # a full disk or a busy store passes, and the queue is still there; text that is not ours may quote it
                 reason = error if isinstance(error, VelesMemoryError) else type(error).__name__
                 if not self._stop.is_set():
                     print(f"velesdb-memory: background work waits: {reason}", file=sys.stderr)
-            self._wake.wait(_IDLE_SECONDS)
+            self._wake.wait(pause)
 
     def _step(self, report: Report | None) -> bool:
-        """Do one piece of work; False when there was none, or it could not be done."""
+        """Do one piece of work; False when there was none, or it could not be done. Raises EmbedderUnavailable, with
+        the work given back, when the embedder cannot be asked."""
         job, fact = self._claim()
         if job is not None:
             with self._heartbeat():
-                outcome = jobs.perform(self._core, self._extractors, job, self.name)
+                try:
+                    outcome = jobs.perform(self._core, self._extractors, job, self.name)
+                except EmbedderUnavailable:
+                    self._give_back()
+                    raise
             what = f"passage {job.request_id[:12]}"
         elif fact is not None:
             with self._heartbeat():
@@ -98,17 +108,20 @@ class Worker:
         else:
             return False
         if outcome == "given back":
-            with self._core.store.transaction(self._core.clock.now()) as tx:
-                tx.release(self.name)
+            self._give_back()
         if report:
             report(what, outcome)
         return outcome != "given back"
+
+    def _give_back(self) -> None:
+        with self._core.store.transaction(self._core.clock.now()) as tx:
+            tx.release(self.name)
 
     def _claim(self) -> tuple[JobRecord | None, Record | None]:
         now = self._core.clock.now()
         with self._core.store.view(now) as view:
             # a passage needs vectors; with another embedder than the store's it is left to other processes
-            jobs_waiting = view.pending_jobs() if view.space() == self._core.identity() else 0
+            jobs_waiting = view.pending_jobs() if current(self._core).fits(view) else 0
             waiting = jobs_waiting, view.pending_enrichments()
         # a look costs no write; a claim is one
         if not waiting[0] and not (self._enrich and waiting[1]):
@@ -141,7 +154,7 @@ class Worker:
         """Free what workers of this machine held that are no longer running, without waiting for their leases."""
         now = self._core.clock.now()
         with self._core.store.view(now) as view:
-            dead = [worker for worker in view.workers() if _is_gone(worker)]
+            dead = [worker for worker in view.workers() if is_gone(worker)]
         if dead:
             with self._core.store.transaction(now) as tx:
                 for worker in dead:
@@ -160,7 +173,12 @@ class Worker:
                 return
 
 
-def _is_gone(worker: str) -> bool:
+def worker_name() -> str:
+    """The machine and process, so that others there can tell when this one is gone."""
+    return f"{process_space()}/{os.getpid()}/{secrets.token_hex(4)}"
+
+
+def is_gone(worker: str) -> bool:
     """Whether ``worker`` is of this machine, since its last start, and its process has ended. When in doubt, no: its
     lease will run out."""
     machine, number, _ = worker.rsplit("/", 2)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from ..declare import AnyTool
-from . import audit, context, knowledge, memory, working
+from . import audit, context, knowledge, memory, migration, working
 
+_FAMILIES: Final = (memory, knowledge, audit, context, working, migration)
 ALL: Final[tuple[AnyTool, ...]] = tuple(
-    sorted((*memory.TOOLS, *knowledge.TOOLS, *audit.TOOLS, *context.TOOLS, *working.TOOLS), key=lambda tool: tool.name)
+    sorted((tool for family in _FAMILIES for tool in family.TOOLS), key=lambda tool: tool.name)
 )

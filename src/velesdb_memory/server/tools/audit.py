@@ -55,8 +55,11 @@ class NoArguments(msgspec.Struct, frozen=True):
 
 class Embedder(msgspec.Struct, frozen=True):
     model: Annotated[str | None, Meta(description="The embedding model that runs; null when the host named none.")]
-    dimension: Annotated[Count | None, Meta(description="How many numbers a vector has.")]
+    dimension: Annotated[
+        Count | None, Meta(description="How many numbers a vector has; null until a model server has answered.")
+    ]
     semantic: Annotated[bool | None, Meta(description="False: texts match by their words; true: by their meaning.")]
+    error: Annotated[str | None, Meta(description="Why it gave no vector the last time; null when it did.")]
 
 
 class Provenance(msgspec.Struct, frozen=True):
@@ -88,6 +91,14 @@ class Pending(msgspec.Struct, frozen=True):
     autograph: Annotated[int, Meta(ge=0, description="Facts not yet linked.")]
 
 
+class MigrationState(msgspec.Struct, frozen=True):
+    phase: Annotated[str | None, Meta(description="The phase of the last embedding migration; null before the first.")]
+    running: Annotated[bool, Meta(description="Whether it is running.")]
+    advice: Annotated[
+        str | None, Meta(description="What has to be done about embedding models; null when nothing has.")
+    ]
+
+
 class Status(msgspec.Struct, frozen=True):
     embedder: Annotated[Embedder, Meta(description="The model that runs.")]
     provenance: Annotated[Provenance, Meta(description="The model that filled the store.")]
@@ -95,6 +106,7 @@ class Status(msgspec.Struct, frozen=True):
     memory: Annotated[Corpus, Meta(description="How much is remembered.")]
     store: Annotated[Storage, Meta(description="Where it is kept.")]
     pending: Annotated[Pending, Meta(description="Work accepted and not ended.")]
+    migration: Annotated[MigrationState, Meta(description="Whether the memory changes to another embedding model.")]
 
 
 def memory_status(host: Host, _: NoArguments) -> Status:

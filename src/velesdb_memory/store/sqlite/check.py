@@ -202,7 +202,7 @@ def _repair(database: Database, spaces: Spaces, now: int, finding: Finding, prog
         with database.reading() as connection:
             space = spaces.active(connection)
         if space is not None:
-            spaces.rebuild(space.codes, (lambda done, total: progress("codes", done, total)) if progress else None)
+            spaces.rebuild(space, (lambda done, total: progress("codes", done, total)) if progress else None)
     elif finding.subject == "originals":
         with database.writing() as connection:
             transaction = SqliteTransaction(connection, spaces, now)

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from ...errors import StorageError
 from ...machine import boot_id
@@ -32,6 +32,10 @@ SYNC_ROWS: Final = 16_384  # rows written before the code files are synced
 _LEFT_OVER: Final = 86_400  # seconds since anybody wrote to a file that no space names
 _BATCH: Final = 4_096  # vectors encoded at a time
 _SAMPLE: Final = 48  # rows checked, besides the last ones, when a process first uses the files
+_ROW: Final = "SELECT id, model, dimension, seed, codes, rows, dead, synced, boot, state FROM space"
+
+State = Literal["active", "target", "former", "given up"]
+
 
 class SpaceRow(NamedTuple):
     """A row of the table ``space``."""
@@ -45,58 +49,78 @@ class SpaceRow(NamedTuple):
     dead: int
     synced: int
     boot: str
+    state: State
 
     def key(self, slot: int) -> int:
         return (self.id << SPACE_SHIFT) + slot
 
 
 class Spaces:
-    """The active embedding space of a store, as one process uses it."""
+    """The embedding spaces of a store, as one process uses them: the active one, and the target of a migration."""
 
     def __init__(self, database: Database, folder: Path) -> None:
         self._database = database
-        self._folder = folder
+        self.folder = folder
         self._guard = threading.Lock()  # held for moments only, also by writers inside their transaction
         self._rebuilding = threading.Lock()
         _in_use.add(self)
-        self._files: CodeFiles | None = None
+        self._files: dict[State, CodeFiles] = {}
         self._sound: set[str] = set()
         self._replaced: dict[str, SpaceRow] = {}
         self._wrote = False
 
     def after_fork(self) -> None:
         """In the child: locks that another thread held at the fork would never be released."""
-        self._guard, self._rebuilding, self._files = threading.Lock(), threading.Lock(), None
+        self._guard, self._rebuilding, self._files = threading.Lock(), threading.Lock(), {}
 
     # -- the active space ---------------------------------------------------------------------------------------
 
     def active(self, connection: sqlite3.Connection) -> SpaceRow | None:
         """The space that searches use."""
-        row = connection.execute(
-            "SELECT id, model, dimension, seed, codes, rows, dead, synced, boot FROM space WHERE state = 'active'"
-        ).fetchone()
+        return self.in_state(connection, "active")
+
+    def in_state(self, connection: sqlite3.Connection, state: State) -> SpaceRow | None:
+        """A space in ``state``: there is never more than one but of those given up."""
+        row = connection.execute(f"{_ROW} WHERE state = ? LIMIT 1", (state,)).fetchone()
+        return None if row is None else SpaceRow(*row)
+
+    def _again(self, connection: sqlite3.Connection, space: SpaceRow) -> SpaceRow | None:
+        row = connection.execute(f"{_ROW} WHERE id = ?", (space.id,)).fetchone()
         return None if row is None else SpaceRow(*row)
 
     def record(self, connection: sqlite3.Connection, space: Space) -> bool:
-        """Make ``space`` the active one, unless a vector is stored already."""
-        if connection.execute("SELECT 1 FROM embedding LIMIT 1").fetchone():
+        """Make ``space`` the active one, unless a vector is stored already or a migration is about to change it."""
+        if connection.execute("SELECT 1 FROM embedding LIMIT 1").fetchone() or self.in_state(connection, "target"):
             return False
-        former = self.active(connection)
+        stale = {row[0] for row in connection.execute("SELECT codes FROM space")}
         connection.execute("DELETE FROM space")
-        name = secrets.token_hex(6)
-        self._sweep_files(former.codes if former else None)
-        CodeFiles(self._folder, name, space.dimension).create()
-        connection.execute(
-            "INSERT INTO space (model, dimension, state, seed, codes, boot) VALUES (?, ?, 'active', ?, ?, ?)",
-            (space.model, space.dimension, secrets.randbits(31), name, boot_id()),
-        )
+        self._sweep_files(stale, set())
+        self.create(connection, space, "active", None)
         return True
 
-    def append(self, connection: sqlite3.Connection, vectors: Sequence[tuple[int, NDArray[np.float32]]]) -> None:
+    def create(
+        self, connection: sqlite3.Connection, space: Space, state: State, witness: NDArray[np.float32] | None
+    ) -> SpaceRow:
+        """Add an empty space with its files."""
+        name = secrets.token_hex(6)
+        CodeFiles(self.folder, name, space.dimension).create()
+        connection.execute(
+            "INSERT INTO space (model, dimension, state, seed, codes, boot, witness) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (space.model, space.dimension, state, secrets.randbits(31), name, boot_id(),
+             None if witness is None else witness.astype("<f4").tobytes()),
+        )  # fmt: skip
+        created = self.in_state(connection, state)
+        assert created is not None
+        return created
+
+    def append(
+        self, connection: sqlite3.Connection, vectors: Sequence[tuple[int, NDArray[np.float32]]],
+        state: State = "active",
+    ) -> None:  # fmt: skip
         """Store the vectors of new slots, ascending, in the caller's write transaction."""
         import numpy as np
 
-        space = self.active(connection)
+        space = self.in_state(connection, state)
         if space is None:
             raise StorageError("no embedding space is recorded")
         connection.executemany(
@@ -108,14 +132,14 @@ class Spaces:
         files = self._open(space)
         if files.present(space.rows):
             files.write(space.rows, Rows(codes, scales, slots))
-            self._wrote = True
+            self._wrote |= state == "active"
             name = space.codes
         else:
             # a rebuild would wait for this very transaction; under a new name the next search finds none and rebuilds
             name = secrets.token_hex(6)
         rows = space.rows + len(vectors)
         synced = space.synced
-        if rows - synced >= SYNC_ROWS and name == space.codes:
+        if rows - synced >= SYNC_ROWS and name == space.codes and space.boot == boot_id():
             files.sync()
             synced = rows
         connection.execute(
@@ -164,7 +188,7 @@ class Spaces:
             try:
                 return search.run(rows, where)
             except Damaged:
-                self.rebuild(space.codes)
+                self.rebuild(space)
         raise StorageError(f"the vectors in {self._database.path} are damaged; run `velesdb-memory doctor`")
 
     def rows(self, connection: sqlite3.Connection, space: SpaceRow) -> tuple[SpaceRow, Rows]:
@@ -179,8 +203,8 @@ class Spaces:
             rows = files.map(space.rows)
             if rows is not None and (files.name in self._sound or self._verify(connection, space, files, rows)):
                 return space, rows
-            self.rebuild(files.name)
-        raise StorageError(f"the vector codes in {self._folder} cannot be rebuilt; run `velesdb-memory doctor`")
+            self.rebuild(space)
+        raise StorageError(f"the vector codes in {self.folder} cannot be rebuilt; run `velesdb-memory doctor`")
 
     def mapped(self, space: SpaceRow) -> Rows | None:
         """The code rows as they are, unchecked; None when a file is missing or short."""
@@ -194,12 +218,26 @@ class Spaces:
 
     def _open(self, space: SpaceRow) -> CodeFiles:
         with self._guard:
-            if self._files is None or self._files.name != space.codes:
+            files = self._files.get(space.state)
+            if files is None or files.name != space.codes:
                 # searches that still run on the former files keep their maps
-                if self._files is not None:
-                    self._files.close()
-                self._files = CodeFiles(self._folder, space.codes, space.dimension)
-            return self._files
+                if files is not None:
+                    files.close()
+                files = self._files[space.state] = CodeFiles(self.folder, space.codes, space.dimension)
+            return files
+
+    def sync(self, space: SpaceRow) -> None:
+        """Make what was written to a space's files survive a power loss, where they are all there."""
+        files = self._open(space)
+        if files.present(space.rows):
+            files.sync()
+
+    def forget_files(self, state: State) -> None:
+        """Let go of the files of the space in ``state``."""
+        with self._guard:
+            files = self._files.pop(state, None)
+        if files is not None:
+            files.close()
 
     # -- damage -------------------------------------------------------------------------------------------------
 
@@ -255,23 +293,24 @@ class Spaces:
                 yield first, Rows(*codec.encode(vectors), np.array(found, np.uint32))
                 first += len(found)
 
-    def rebuild(self, stale: str, progress: Callable[[int, int], None] | None = None) -> None:
-        """Write a new generation of code files from the vectors, unless another process just replaced ``stale``.
+    def rebuild(self, stale_space: SpaceRow, progress: Callable[[int, int], None] | None = None) -> None:
+        """Write a new generation of a space's code files from the vectors, unless another process just did.
 
         Uses a connection of its own, so that it may be called while a snapshot is open.
         """
+        stale = stale_space.codes
         with self._rebuilding:
             database = Database(self._database.path, "full")
             try:
                 with database.reading() as connection:
-                    space = self.active(connection)
+                    space = self._again(connection, stale_space)
                     if space is None:
                         return
                     if space.codes != stale:
                         self._replaced[stale] = space
                         return
                     slots = self.stored(connection, space, 0)
-                    files = CodeFiles(self._folder, secrets.token_hex(6), space.dimension)
+                    files = CodeFiles(self.folder, secrets.token_hex(6), space.dimension)
                     try:
                         files.create()
                         written = self._fill(connection, space, files, slots, 0, progress)
@@ -279,7 +318,7 @@ class Spaces:
                         files.unlink()
                         raise
                 with database.writing() as connection:
-                    current = self.active(connection)
+                    current = self._again(connection, stale_space)
                     if current is None or current.codes != stale:
                         # another process was quicker
                         files.unlink()
@@ -297,14 +336,15 @@ class Spaces:
                         (files.name, written, written, boot_id(), written, space.key(0), space.key(2**SPACE_SHIFT - 1),
                          space.id),
                     )  # fmt: skip
-                    renewed = self.active(connection)
+                    renewed = self._again(connection, stale_space)
+                    named = {row[0] for row in connection.execute("SELECT codes FROM space")}
             finally:
                 database.close()
             if renewed is not None:
                 self._replaced[stale] = renewed
             self._sound.add(files.name)
             files.close()
-            self._sweep_files(stale)
+            self._sweep_files({stale}, named)
 
     def _fill(
         self,
@@ -331,17 +371,16 @@ class Spaces:
         )
         return [row[0] for row in rows]
 
-    def _sweep_files(self, stale: str | None) -> None:
-        """Remove the generation called ``stale``, and what an interrupted rebuild left long ago. Others may be new ones
-        that another process is just writing."""
-        space_name = None if self._files is None else self._files.name
+    def _sweep_files(self, stale: set[str], named: set[str]) -> None:
+        """Remove the ``stale`` generations, and what an interrupted rebuild left long ago and no space names. Others
+        may be new ones that another process is just writing."""
         for pattern in ("codes-*.i8", "scales-*.f4", "slots-*.u4"):
-            for path in self._folder.glob(pattern):
+            for path in self.folder.glob(pattern):
                 # Windows keeps a file that another process maps; a later rebuild tries again
                 with suppress(OSError):
                     name = path.stem.partition("-")[2]
-                    left = time.time() - path.stat().st_mtime > _LEFT_OVER and name not in (space_name, *self._sound)
-                    if name == stale or left:
+                    left = name not in named | self._sound and time.time() - path.stat().st_mtime > _LEFT_OVER
+                    if name in stale or left:
                         path.unlink()
 
     def _update(self, statement: str, values: tuple[object, ...]) -> None:
@@ -356,17 +395,16 @@ class Spaces:
         """Start a new generation when more than three rows in ten belong to no record."""
         space = self.active(connection)
         if space is not None and space.dead > max(SYNC_ROWS, 0.3 * space.rows):
-            self.rebuild(space.codes)
+            self.rebuild(space)
 
     def close(self) -> None:
         """Sync what this process wrote, so that a later power loss costs no rebuild, and let go of the files."""
-        files = self._files
-        if files is not None:
-            if self._wrote:
-                with suppress(StorageError):
-                    self._settle(files)
-            files.close()
-            self._files = None
+        files = self._files.get("active")
+        if files is not None and self._wrote:
+            with suppress(StorageError):
+                self._settle(files)
+        for state in tuple(self._files):
+            self.forget_files(state)
 
     def _settle(self, files: CodeFiles) -> None:
         with self._database.reading() as connection:

@@ -14,6 +14,8 @@ from ...errors import IdCollision
 from ...ids import edge_id
 from ..base import PROJECT, Attribute, Edge, JobRecord, Kind, Record, Refusal, Space
 from . import bodies, facets, lexical
+from .journal import EDGE_SOURCE, FACT, Journal
+from .migrating import SqliteMigrating
 from .spaces import Spaces
 from .view import JOB, LIVE, RECORD, SHIFT, JobBody, SqliteView, edge_of, job_of, record_of
 
@@ -29,7 +31,12 @@ class SqliteTransaction(SqliteView):
         super().__init__(connection, spaces, now)
         self._postings = lexical.Pending()
         self._vectors: dict[int, NDArray[np.float32]] = {}
+        self._journal = Journal(connection)
         self.deleted = False
+
+    @property
+    def migrating(self) -> SqliteMigrating:
+        return SqliteMigrating(self._connection, self._spaces, self._journal)
 
     def flush(self) -> None:
         """Write the postings and vectors that ``put`` queued."""
@@ -44,6 +51,8 @@ class SqliteTransaction(SqliteView):
     # -- records ------------------------------------------------------------------------------------------------
 
     def put(self, record: Record, vector: NDArray[np.float32] | None) -> None:
+        if record.kind is Kind.FACT:
+            self._journal.note(FACT, record.id - SHIFT)
         row = self._connection.execute(
             "SELECT slot, kind, content, metadata, expires_at FROM memory WHERE id = ?", (record.id - SHIFT,)
         ).fetchone()
@@ -150,6 +159,8 @@ class SqliteTransaction(SqliteView):
         if row is None:
             return False
         slot, kind, content, metadata, expires_at = row
+        if kind == Kind.FACT:
+            self._journal.note(FACT, key)
         self._drop(slot, Kind(kind), content, json.loads(metadata))
         one = self._connection.execute
         hubs = self._hubs_around(key)
@@ -206,6 +217,7 @@ class SqliteTransaction(SqliteView):
 
     def add_edge(self, source: int, target: int, relation: str, *, taught_by: int | None) -> int:
         number = edge_id(source, target, relation)
+        self._journal.note(EDGE_SOURCE, source - SHIFT)
         one = self._connection.execute
         present = self._stored_edge(number)
         if present is not None and (present.source, present.target, present.relation) != (source, target, relation):
@@ -237,6 +249,7 @@ class SqliteTransaction(SqliteView):
         number = edge_id(source, target, relation)
         if self.edge(number) is None or len(self.get_many([source, target])) < 2:
             return 0
+        self._journal.note(EDGE_SOURCE, source - SHIFT)
         one = self._connection.execute
         one(
             "INSERT OR IGNORE INTO edge_refused (edge, fact, src, dst)"

@@ -13,6 +13,7 @@ from ...limits import MAX_ID
 from ..base import MEDIA, NOBODY, Attribute, Counts, Edge, Hit, JobRecord, Kind, Predicate, Record, Refusal, Space, Stub
 from . import bodies, facets, lexical
 from .codes import ranking
+from .migrating import SqliteMigrating
 from .search import cosines
 from .spaces import Spaces
 
@@ -88,6 +89,10 @@ class SqliteView:
 
     def store_id(self) -> str:
         return self._connection.execute("SELECT value FROM meta WHERE key = 'store'").fetchone()[0]
+
+    @property
+    def migrating(self) -> SqliteMigrating:
+        return SqliteMigrating(self._connection, self._spaces, None)
 
     def space(self) -> Space | None:
         row = self._spaces.active(self._connection)

@@ -9,8 +9,7 @@
 * Errors name the role, the kind of endpoint, its URL without credentials, the model, the number of attempts,
   the cause and the environment variables to change; never a token, and nothing that was sent.
 * Requests go to the configured address and nowhere else (D60): redirects are not followed, and the proxies
-  and the
-  ``.netrc`` of the environment are not used. A proxy meant for the web would otherwise receive passages that
+  and the ``.netrc`` of the environment are not used. A proxy meant for the web would otherwise receive passages that
   were addressed to this machine, and ``.netrc`` would add credentials that nobody configured. Certificate
   authorities of the environment (``SSL_CERT_FILE``) do count: they say whom to trust, not where to send.
 """
@@ -33,8 +32,8 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 import msgspec
 
-from ..errors import Internal, InvalidArgument
-from ..text import trim
+from .backends import Variables, redacted, require_model, require_token, require_url
+from .errors import Internal
 
 if TYPE_CHECKING:
     import httpx2
@@ -46,22 +45,9 @@ MAX_RESPONSE_BYTES: Final = 32 * 1024 * 1024
 MAX_REMARK_CHARS: Final = 200
 
 _IDLE_CONNECTIONS: Final = 4
+_FINAL: Final = (400, 413, 422)  # statuses that speak of the request, not of the server or its settings
 # One of these underneath a broken connection means that the next attempt would fail in the same way
 _HOPELESS: Final = (PermissionError, BlockingIOError, TimeoutError, ssl.SSLCertVerificationError)
-
-
-class Variables(msgspec.Struct, frozen=True):
-    """The environment variables that configure one role, to be named in its errors."""
-
-    url: str
-    model: str
-    token: str
-
-    @classmethod
-    def of(cls, role: str) -> Variables:
-        """``role`` as it is spelled inside the names: ``EXTRACTOR``, ``EMBEDDER``, ``MIGRATION``."""
-        prefix = f"VELESDB_MEMORY_{role}"
-        return cls(url=f"{prefix}_URL", model=f"{prefix}_MODEL", token=f"{prefix}_API_TOKEN")
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -72,85 +58,25 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Trouble(msgspec.Struct, frozen=True):
-    """Why there is no usable answer; ``again`` when another attempt may succeed."""
+    """Why there is no usable answer; ``again`` when another attempt may succeed, ``final`` when this very
+    request was refused and no later one will fare better.
+    """
 
     cause: str
     again: bool = False
+    final: bool = False
 
 
 Outcome: TypeAlias = Answer | Trouble
 
 
-def require_url(value: str | None, variable: str) -> str:
-    """``value`` trimmed and without slashes at its end, if it is the address of an HTTP server.
-
-    Raises InvalidArgument, naming ``variable``, when it is missing, has another scheme, no host, an
-    impossible port, white space, a query or a fragment.
-    """
-    url = trim(value or "").rstrip("/")
-    if not url:
-        raise InvalidArgument(
-            f"a URL is required: set {variable}, for example to http://localhost:8080", field="url"
-        )
-    wrong = ""
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-        if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-            wrong = "it must begin with http:// or https:// and name a host"
-        elif parts.query or parts.fragment or "?" in url or "#" in url:
-            wrong = "it must be a base address, without ? and #"
-    except ValueError:
-        wrong = "its host or port is malformed"
-    # urlsplit drops some of these in silence, and the request would go elsewhere
-    if any(character <= " " or character == "\x7f" for character in url):
-        wrong = "it must not contain white space or control characters"
-    if wrong:
-        raise InvalidArgument(f"{variable} is not a usable URL: {wrong}", field="url")
-    return url
-
-
-def require_model(value: str | None, variable: str) -> str:
-    """``value`` trimmed; raises InvalidArgument, naming ``variable``, when there is nothing in it."""
-    model = trim(value or "")
-    if not model:
-        raise InvalidArgument(
-            f"a model is required: set {variable} to the name the server knows it by", field="model"
-        )
-    return model
-
-
-def require_token(value: str | None, variable: str) -> str | None:
-    """``value`` trimmed, None if there is none. Raises InvalidArgument, naming ``variable`` and never the
-    value,
-    when it is set but blank or could not travel in a header.
-    """
-    if value is None:
-        return None
-    token = trim(value)
-    if not token:
-        raise InvalidArgument(f"{variable} is set but blank: unset it, or set it to the token", field="token")
-    if not all("!" <= character <= "~" for character in token):
-        raise InvalidArgument(
-            f"{variable} may hold printable ASCII characters only, and no spaces", field="token"
-        )
-    return token
-
-
-def redacted(url: str) -> str:
-    """``url`` with its user name and password replaced."""
-    parts = urlsplit(url)
-    if "@" not in parts.netloc:
-        return url
-    return urlunsplit(parts._replace(netloc=f"***@{parts.netloc.rpartition('@')[2]}"))
-
-
 class Endpoint:
     """A model server as one role sees it. Safe to share between threads.
 
-    ``role`` and ``kind`` are words for messages (``extractor``, ``ollama``); ``failure`` is the class of
-    error to raise; ``deadline``, ``connect``, ``write`` and ``waits`` are seconds, and there is one attempt
-    more than there are waits. Raises InvalidArgument for an unusable URL, model or token.
+    ``role`` and ``kind`` are words for messages (``extractor``, ``ollama``), ``advice`` a sentence for their
+    end; ``failure`` is the class of error to raise, ``unavailable`` that for a server that may answer another
+    time; ``deadline``, ``connect``, ``write`` and ``waits`` are seconds, and there is one attempt more than
+    there are waits. Raises InvalidArgument for an unusable URL, model or token.
     """
 
     def __init__(
@@ -163,6 +89,8 @@ class Endpoint:
         variables: Variables,
         failure: type[Internal],
         deadline: float,
+        unavailable: type[Internal] | None = None,
+        advice: str = "",
         token: str | None = None,
         connect: float = CONNECT_SECONDS,
         write: float = WRITE_SECONDS,
@@ -176,6 +104,8 @@ class Endpoint:
         self.shown_url = redacted(base)
         self._variables = variables
         self._failure = failure
+        self._unavailable = unavailable or failure
+        self._advice = f". {advice}" if advice else ""
         self._deadline = deadline
         self._connect = connect
         self._write = write
@@ -220,21 +150,28 @@ class Endpoint:
                 return self._decoded(path, outcome, attempts, private)
             trouble = outcome if isinstance(outcome, Trouble) else self._refusal(outcome, private)
             if not trouble.again or attempts > len(self._waits):
-                raise self.failed(trouble.cause, path=path, attempts=attempts)
+                raise self._given_up(trouble, trouble.cause, path, attempts)
             wait = self._waits[attempts - 1]
             if time.monotonic() + wait >= until:
-                raise self.failed(f"{trouble.cause}, and the time is up", path=path, attempts=attempts)
+                raise self._given_up(trouble, f"{trouble.cause}, and the time is up", path, attempts)
             time.sleep(wait)
             attempts += 1
 
     def failed(self, cause: str, *, path: str = "", attempts: int = 1) -> Internal:
         """The role's error for ``cause``, a phrase such as ``answered HTTP 404``; the caller raises it."""
+        return self._failure(self._told(cause, path, attempts))
+
+    def _given_up(self, trouble: Trouble, cause: str, path: str, attempts: int) -> Internal:
+        kind = self._failure if trouble.final else self._unavailable
+        return kind(self._told(cause, path, attempts))
+
+    def _told(self, cause: str, path: str, attempts: int) -> str:
         times = "1 attempt" if attempts == 1 else f"{attempts} attempts"
         names = self._variables
         token = f" or {names.token}" if self.kind == "openai" else ""
-        return self._failure(
+        return (
             f"{self.role} failed after {times}: {self.kind} endpoint {self.shown_url}{path}, "
-            f"model '{self.model}', {cause}. To change it: {names.url}, {names.model}{token}"
+            f"model '{self.model}', {cause}. To change it: {names.url}, {names.model}{token}{self._advice}"
         )
 
     def attempt(
@@ -310,7 +247,8 @@ class Endpoint:
         elif 300 <= status < 400:
             advice = " (redirects are not followed: configure the address it points to)"
         remark = self._remark(_object(answer.body), private)
-        return Trouble(f"answered HTTP {status}{advice}{remark}", again=status == 429 or status >= 500)
+        again = status == 429 or status >= 500
+        return Trouble(f"answered HTTP {status}{advice}{remark}", again, final=status in _FINAL)
 
     def _decoded(self, path: str, answer: Answer, attempts: int, private: str) -> dict[str, Any]:
         payload = _object(answer.body)
