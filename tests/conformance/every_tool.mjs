@@ -25,7 +25,10 @@ const filled = (value) =>
   : value;
 
 for (const [name, args, keep] of JSON.parse(readFileSync(calls, "utf8"))) {
-  const result = await client.callTool({ name, arguments: filled(args) });
+  let result;
+  // a status is asked for until nothing runs any more
+  do result = await client.callTool({ name, arguments: filled(args) });
+  while (name === "migration_status" && result.structuredContent?.job?.running);
   if (result.isError || !result.structuredContent) throw new Error(`${name}: ${JSON.stringify(result)}`);
   if (keep) known[keep] = result.structuredContent.id_str ?? result.structuredContent.request_id;
   called.add(name);

@@ -201,6 +201,8 @@ def every_call(ask: Any) -> set[str]:
         if result.get("isError") or "structuredContent" not in result:
             raise RuntimeError(f"{name}: {result}")
         content = json.loads(result["content"][0]["text"])
+        while name == "migration_status" and content["job"]["running"]:
+            content = json.loads(ask("--method", "tools/call", "--tool-name", name)["content"][0]["text"])
         known |= {word: content.get("id_str") or content["request_id"] for word in keep}
         called.add(name)
     return called
