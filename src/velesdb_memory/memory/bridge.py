@@ -20,6 +20,7 @@ from ..model import FusionOptions
 from ..store.base import Record
 from . import checks, fused
 from .core import Core
+from .switching import follows_switch
 
 if TYPE_CHECKING:
     from .fused import Candidate, Reranker
@@ -35,6 +36,7 @@ class _Match(NamedTuple):
     found_by: str
 
 
+@follows_switch
 def pull(core: Core, request: CompileRequest, reranker: Reranker | None) -> tuple[list[PulledMemory], list[str]]:
     """The memories that the request's scope asks for, best first, and what the search had to do without.
 
