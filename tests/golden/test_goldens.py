@@ -79,6 +79,28 @@ def test_a_golden_compiles_over_mcp_exactly_as_in_the_library(
     assert answer == compile_with(library, case)
 
 
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case["tool"] == "compile_context"])
+def test_every_handle_of_a_golden_resolves_and_every_decision_can_be_explained(
+    name: str, library: MemoryService
+) -> None:
+    """D37: also those of near-duplicates, which the reference cannot give back."""
+    request = msgspec.convert(CASES[name]["request"], CompileRequest, strict=False)
+    compiled = library.compile_context(request)
+    for index, (fragment, decision) in enumerate(zip(request.fragments, compiled.decisions, strict=False)):
+        assert library.explain_compilation(request, decision.fragment_id, index) == decision
+        first = library.explain_compilation(request, decision.fragment_id)
+        assert first == next(each for each in compiled.decisions if each.fragment_id == decision.fragment_id)
+        if decision.handle is not msgspec.UNSET:
+            kept = library.retrieve_context_source(decision.handle)
+            if fragment.media is None:
+                assert kept.content == fragment.content
+            else:
+                assert kept.media is not msgspec.UNSET
+                assert kept.media.bytes_b64 == fragment.media.bytes_b64
+    for source in compiled.sources:
+        assert library.retrieve_context_source(source.handle).handle == source.handle
+
+
 def test_no_difference_is_listed_for_a_golden_that_does_not_exist() -> None:
     assert set(LISTED) <= set(CASES)
 
