@@ -9,7 +9,6 @@ import plistlib
 import re
 from collections.abc import Mapping, Sequence
 from typing import Final
-from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
 from .errors import InvalidArgument
@@ -141,11 +140,3 @@ def _windows(word: str) -> str:
         return word
     # backslashes count only before a quote
     return '"' + re.sub(r'(\\*)("|$)', lambda found: found[1] * 2 + ('\\"' if found[2] else ""), word) + '"'
-
-
-def task_command(text: str) -> tuple[str, str]:
-    """The program and the arguments of a task, read back from its definition. Raises ParseError."""
-    root = ElementTree.fromstring(text.partition("?>")[2])
-    execute = root.find(f".//{{{_TASK_SPACE}}}Exec")
-    found = [] if execute is None else [part.text or "" for part in execute]
-    return found[0], found[1]

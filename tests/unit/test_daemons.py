@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from velesdb_memory.cli.authority import commands, removal
-from velesdb_memory.daemons import launchd_agent, scheduled_task, systemd_unit, task_command
+from velesdb_memory.daemons import launchd_agent, scheduled_task, systemd_unit
 from velesdb_memory.errors import InvalidArgument
 
 WORD = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=20)
@@ -96,6 +96,13 @@ def windows_words(line: str) -> list[str]:
             word, begun = word + line[at], True
         at += 1
     return [*words, word] if begun else words
+
+
+def task_command(text: str) -> tuple[str, str]:
+    """The program and the arguments of a task, read back from its definition."""
+    root = ElementTree.fromstring(text.partition("?>")[2])
+    program, arguments = root.find(".//{http://schemas.microsoft.com/windows/2004/02/mit/task}Exec")
+    return program.text, arguments.text
 
 
 @given(st.lists(WORD, min_size=1, max_size=4))
