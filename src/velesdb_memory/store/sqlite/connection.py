@@ -251,15 +251,30 @@ def prepare(database: Database) -> None:
         _create(path)
     except OSError as error:
         raise StoreUnwritable(f"{path} cannot be read: {error.strerror}") from error
-    if head not in (b"", _HEADER):
-        raise StoreForeign(f"{path} is not a database: move it away, or choose another store directory")
+    foreign = StoreForeign(f"{path} is not a database: move it away, or choose another store directory")
+    # zeros: another process may be writing the file for the first time, and its later pages came first
+    if head != _HEADER and any(head):
+        raise foreign
+    try:
+        _prepare(database)
+    except StoreCorrupt:
+        if head and not any(head):
+            raise foreign from None
+        raise
+
+
+def _prepare(database: Database) -> None:
+    path = database.path
     scripts = _scripts()
     with database.outside() as connection:
+        # one snapshot: another process may be creating the schema just now
+        connection.execute("BEGIN")
         application = _pragma(connection, "application_id")
         version = _pragma(connection, "user_version")
+        tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+        connection.execute("COMMIT")
         if application == APPLICATION_ID and version == scripts[-1][0]:
             return
-        tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
         if application != APPLICATION_ID and (application or version or tables):
             raise StoreForeign(
                 f"{path} belongs to another program (application id {application:#x}): choose another store directory"
