@@ -66,7 +66,7 @@ def _kept(item: Item) -> str:
 def _extent(item: Item) -> str:
     if item.collapsed is not None:
         return "only the groups of lines that matter most"
-    return f"its beginning ({item.pieces} {'piece' if item.pieces == 1 else 'pieces'})"
+    return f"its beginning ({len(item.blocks)} {'piece' if len(item.blocks) == 1 else 'pieces'})"
 
 
 def _dropped(item: Item, items: Sequence[Item], missed: Risk) -> tuple[Action, str, Risk, str, bool]:
@@ -116,11 +116,7 @@ def warnings(made: Sequence[Decision]) -> list[ContextWarning]:
 
 def highest_risk(made: Sequence[Decision]) -> Risk:
     """The highest risk of any decision."""
-    highest: Risk = "low"
-    for decision in made:
-        if _RISKS.index(decision.risk) > _RISKS.index(highest):
-            highest = decision.risk
-    return highest
+    return _RISKS[max((_RISKS.index(decision.risk) for decision in made), default=0)]
 
 
 def insights(

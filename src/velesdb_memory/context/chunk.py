@@ -24,13 +24,13 @@ def pieces(text: str, limit: int, boundary: Boundary) -> Iterator[str]:
     """``text`` in pieces of up to ``limit`` bytes; a fenced block that is larger is one piece."""
     if not text:
         return
-    if size(text) <= limit:
+    if _size(text) <= limit:
         yield text
         return
     start, held = 0, 0  # of the piece being filled: where it begins, and its bytes
     for first, end, atomic in _units(text, boundary):
         unit = text[first:end]
-        length = size(unit)
+        length = _size(unit)
         if held and held + length > limit:
             yield text[start:first]
             held = 0
@@ -44,7 +44,7 @@ def pieces(text: str, limit: int, boundary: Boundary) -> Iterator[str]:
         yield text[start:]
 
 
-def size(text: str) -> int:
+def _size(text: str) -> int:
     """The length of a text in bytes of UTF-8."""
     return len(text) if text.isascii() else len(text.encode())
 

@@ -33,6 +33,7 @@ from .pack import Packer
 from .relevance import Relevance, single, terms_of
 from .tokens import DefaultEstimator, TokenEstimator
 from .transcript import segment
+from .validation import Admitted
 
 
 class Original(NamedTuple):
@@ -89,7 +90,7 @@ class ContextCompiler:
             policy=request.policy,
         )
         # logs in a transcript are found by their time stamps, and so they are read past them
-        compilation = self._run(cut_up, (), mask_timestamps=True)
+        compilation = self._run(validation.admit(cut_up), (), mask_timestamps=True)
         segments = [
             Segment(
                 index,
@@ -106,14 +107,17 @@ class ContextCompiler:
 
     def run(self, request: CompileRequest, memories: Sequence[PulledMemory] = ()) -> Compilation:
         """As :meth:`compile`, with stored facts compiled in behind the fragments, and with the originals."""
-        return self._run(request, memories, request.policy.normalize_log_timestamps)
+        return self.run_admitted(validation.admit(request), memories)
 
-    def _run(self, request: CompileRequest, memories: Sequence[PulledMemory], mask_timestamps: bool) -> Compilation:
-        validation.check_query(request.query)
+    def run_admitted(self, admitted: Admitted, memories: Sequence[PulledMemory]) -> Compilation:
+        """As :meth:`run`, of a request that has been checked already."""
+        return self._run(admitted, memories, admitted.request.policy.normalize_log_timestamps)
+
+    def _run(self, admitted: Admitted, memories: Sequence[PulledMemory], mask_timestamps: bool) -> Compilation:
+        request, usable = admitted.request, admitted.usable
         relevance = Relevance(request.query)
         classifier = Classifier(request.policy.disabled_rules, mask_timestamps)
-        items = self._items(request, memories, relevance, classifier)
-        usable = validation.usable_tokens(request)
+        items = self._items(admitted, memories, relevance, classifier)
         dedup.mark_superseded(items, request.policy.disabled_rules)
         dedup.mark_duplicates(items, request.policy.near_dup_dedup)
         packed = Packer(self.estimator, relevance, request.policy, usable).pack(items)
@@ -132,15 +136,16 @@ class ContextCompiler:
 
     def _items(
         self,
-        request: CompileRequest,
+        admitted: Admitted,
         memories: Sequence[PulledMemory],
         relevance: Relevance,
         classifier: Classifier,
     ) -> list[Item]:
-        fragments = [*request.fragments, *(ContextFragment(memory.content, kind="memory") for memory in memories)]
-        texts = validation.encoded_texts(fragments)
-        validation.check_metadata(fragments)
-        images = validation.decoded_images(fragments)
+        own = admitted.request.fragments
+        pulled = [ContextFragment(memory.content, kind="memory") for memory in memories]
+        fragments = [*own, *pulled]
+        texts = [*admitted.texts, *validation.encoded_texts(pulled, behind=len(own))]
+        images = [*admitted.images, *(None for _ in memories)]
         tokens = self.estimator.count_many([fragment.content for fragment in fragments])
         items: list[Item] = []
         for index, (fragment, data, image, size) in enumerate(zip(fragments, texts, images, tokens, strict=True)):
@@ -166,7 +171,7 @@ class ContextCompiler:
                     collapsed,
                 )
             )
-        for item, memory in zip(items[len(request.fragments) :], memories, strict=True):
+        for item, memory in zip(items[len(own) :], memories, strict=True):
             # evidence that only links reached shares no word with the query, and is packed by what reached it
             item.relevance, item.rank = single(memory.relevance), max(item.rank, memory.relevance)
         return items
@@ -187,7 +192,7 @@ class ContextCompiler:
             images -= item.image_tokens if item.packed else 0
             _unpack(item)
             if item.packed or item.stub:
-                item.spent = self.estimator.count_many(["".join(item.blocks)])[0]
+                item.spent = self.estimator.count("".join(item.blocks))
             else:
                 packed.pop()
 
@@ -199,9 +204,8 @@ def _unpack(item: Item) -> None:
         item.stub = ""
     elif len(item.blocks) > 1:
         item.blocks = item.blocks[:-1]
-        item.pieces -= 1
     else:
-        item.blocks, item.packed, item.pieces, item.spent = (), False, 0, 0
+        item.blocks, item.packed, item.spent = (), False, 0
 
 
 def _originals(items: Sequence[Item]) -> list[Original]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
+
+import msgspec
 
 from ..text import WHITE_SPACE, trim, words
 from .classify import SUPERSEDED
@@ -18,25 +20,16 @@ def mark_superseded(items: Sequence[Item], disabled: Sequence[str]) -> None:
     """Mark every screenshot of which a later one shows the same target. Called before :func:`mark_duplicates`."""
     if SUPERSEDED in disabled:
         return
-    latest: dict[str, Item] = {}
+    latest: dict[bytes, Item] = {}
     for item in items:
         metadata = item.fragment.metadata or {}
         if item.image is None or item.fragment.kind != "screenshot" or "target" not in metadata:
             continue
-        target = _identity(metadata["target"])
+        # as JSON 1, 1.0, true and "1" all differ
+        target = msgspec.json.encode(metadata["target"], order="sorted")
         if target in latest:
             latest[target].superseded = True
         latest[target] = item
-
-
-def _identity(value: Any) -> str:
-    """JSON as text that is equal for equal values: 1, 1.0, true and "1" all differ."""
-    if isinstance(value, dict):
-        entries: list[tuple[Any, Any]] = sorted(value.items())  # pyright: ignore[reportUnknownArgumentType]
-        return "{" + ",".join(f"{key!r}:{_identity(entry)}" for key, entry in entries) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join(map(_identity, value)) + "]"  # pyright: ignore[reportUnknownArgumentType]
-    return repr(value)
 
 
 def mark_duplicates(items: Sequence[Item], near: bool) -> None:

@@ -47,7 +47,6 @@ class Item(msgspec.Struct):
     blocks: Sequence[str] = ()  # what of it goes out, in pieces
     packed: bool = False  # anything of it does, be it an image without a caption
     whole: bool = False
-    pieces: int = 0
     spent: int = 0
     stub: str = ""
 

@@ -136,8 +136,7 @@ class Packer:
         return taken, spent
 
     def _put(self, item: Item, blocks: Sequence[str], cost: int) -> None:
-        item.blocks, item.packed, item.pieces = blocks, True, len(blocks)
-        item.spent = cost
+        item.blocks, item.packed, item.spent = blocks, True, cost
         self._left -= cost + self._joined
         self._joined = self._joiner
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import msgspec
 
 from ..errors import (
@@ -28,7 +31,26 @@ from . import media
 from .model import CompileRequest, ContextFragment
 
 
-def usable_tokens(request: CompileRequest) -> int:
+class Admitted(NamedTuple):
+    """A request that can be compiled, with what finding that out has read: the texts in UTF-8, the images (None for a
+    fragment without), and the tokens that the budget leaves for content."""
+
+    request: CompileRequest
+    texts: list[bytes]
+    images: list[bytes | None]
+    usable: int
+
+
+def admit(request: CompileRequest) -> Admitted:
+    """The request, checked. Raises what :meth:`ContextCompiler.compile` raises, budget errors last."""
+    _check_query(request.query)
+    texts = encoded_texts(request.fragments)
+    _check_metadata(request.fragments)
+    images = _decoded_images(request.fragments)
+    return Admitted(request, texts, images, _usable_tokens(request))
+
+
+def _usable_tokens(request: CompileRequest) -> int:
     """What the budget leaves for content. Raises ContextBudget when that is nothing."""
     budget, reserve = request.token_budget, request.policy.response_reserve_tokens
     for value, field in ((budget, "token_budget"), (reserve, "policy.response_reserve_tokens")):
@@ -40,22 +62,26 @@ def usable_tokens(request: CompileRequest) -> int:
     return usable
 
 
-def encoded_texts(fragments: list[ContextFragment]) -> list[bytes]:
-    """The fragments' texts in UTF-8. Raises IngestDisabled for a path that nobody has read, ContextOverLimit for too
-    many fragments or too long a text, and InvalidArgument for a text or priority that is none."""
-    for index, fragment in enumerate(fragments):
+def encoded_texts(fragments: Sequence[ContextFragment], behind: int = 0) -> list[bytes]:
+    """The texts in UTF-8 of fragments that stand ``behind`` so many others.
+
+    Raises IngestDisabled for a path that nobody has read, ContextOverLimit for too many fragments or too long a text,
+    and InvalidArgument for a text or priority that is none.
+    """
+    for index, fragment in enumerate(fragments, behind):
         if fragment.path is not None:
             raise IngestDisabled(
                 f"fragments[{index}].path: files are read by the server, when VELESDB_MEMORY_INGEST_ROOTS opens a "
                 "directory; pass the text as content",
                 field=f"fragments[{index}].path",
             )
-    if len(fragments) > MAX_FRAGMENTS:
+    count = behind + len(fragments)
+    if count > MAX_FRAGMENTS:
         raise ContextOverLimit(
-            f"fragments holds {len(fragments)}, over the cap of {MAX_FRAGMENTS}", field="fragments", limit=MAX_FRAGMENTS
+            f"fragments holds {count}, over the cap of {MAX_FRAGMENTS}", field="fragments", limit=MAX_FRAGMENTS
         )
     texts: list[bytes] = []
-    for index, fragment in enumerate(fragments):
+    for index, fragment in enumerate(fragments, behind):
         try:
             data = fragment.content.encode()
         except (UnicodeEncodeError, AttributeError):
@@ -77,7 +103,7 @@ def encoded_texts(fragments: list[ContextFragment]) -> list[bytes]:
     return texts
 
 
-def check_metadata(fragments: list[ContextFragment]) -> None:
+def _check_metadata(fragments: list[ContextFragment]) -> None:
     """Raise MetadataTooLarge or InvalidMetadata for the first fragment whose metadata cannot be taken."""
     for index, fragment in enumerate(fragments):
         if fragment.metadata is None:
@@ -91,7 +117,7 @@ def check_metadata(fragments: list[ContextFragment]) -> None:
             raise MetadataTooLarge(size, MAX_METADATA_BYTES, field)
 
 
-def decoded_images(fragments: list[ContextFragment]) -> list[bytes | None]:
+def _decoded_images(fragments: list[ContextFragment]) -> list[bytes | None]:
     """The images, None for a fragment without. Raises ContextOverLimit for what is too large or no base64."""
     images: list[bytes | None] = []
     total = 0
@@ -121,7 +147,7 @@ def decoded_images(fragments: list[ContextFragment]) -> list[bytes | None]:
     return images
 
 
-def check_query(query: str) -> None:
+def _check_query(query: str) -> None:
     """Raise QueryTooLarge for a query over its cap, InvalidArgument for one that is no text."""
     size = len(require_text(query, "query").encode())
     if size > MAX_QUERY_BYTES:

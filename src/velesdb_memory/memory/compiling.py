@@ -67,19 +67,10 @@ def _check(request: CompileRequest | TranscriptRequest) -> None:
 def _compile(
     core: Core, compiler: ContextCompiler, request: CompileRequest, reranker: Reranker | None
 ) -> tuple[Compilation, list[str]]:
-    if request.memory_scope is not None:
-        # a request that cannot be compiled costs no search
-        _validate(request)
+    # a request that cannot be compiled costs no search
+    admitted = validation.admit(request)
     memories, warnings = bridge.pull(core, request, reranker)
-    return compiler.run(request, memories), warnings
-
-
-def _validate(request: CompileRequest) -> None:
-    validation.check_query(request.query)
-    validation.encoded_texts(request.fragments)
-    validation.check_metadata(request.fragments)
-    validation.decoded_images(request.fragments)
-    validation.usable_tokens(request)
+    return compiler.run_admitted(admitted, memories), warnings
 
 
 def _finished(
