@@ -22,6 +22,7 @@ from ..memory.core import Core
 from ..memory.switching import current, inherited, prepare_heir
 from ..store.base import StoreTransaction
 from ..store.migrating import MigrationRecord
+from ..work.heartbeat import heartbeat
 from .target import WITNESS, Costs, require_dimension, require_witness, witness_of
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class Engine:
         trouble: str | None = None
         try:
             self._report = report or self._report
-            with self._heartbeat():
+            with heartbeat("velesdb-memory-migration-heartbeat", MIGRATION_LEASE_SECONDS / 3, self._beat):
                 self._work()
         except Lost:
             return
@@ -127,22 +128,9 @@ class Engine:
                 record.worker = None
                 record.last_error = trouble or record.last_error
 
-    @contextmanager
-    def _heartbeat(self) -> Generator[None]:
-        ended = threading.Event()
-
-        def beat() -> None:
-            while not ended.wait(MIGRATION_LEASE_SECONDS / 3):
-                with suppress(VelesMemoryError, Lost), self._holding(cancellable=False):
-                    pass
-
-        thread = threading.Thread(target=beat, name="velesdb-memory-migration-heartbeat", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join()
+    def _beat(self) -> None:
+        with suppress(VelesMemoryError, Lost), self._holding(cancellable=False):
+            pass
 
     @contextmanager
     def _holding(self, *, cancellable: bool = True) -> Generator[tuple[StoreTransaction, MigrationRecord]]:

@@ -7,7 +7,7 @@ import os
 import secrets
 import sys
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Final
 
 from ..errors import EmbedderUnavailable, StorageError, VelesMemoryError
@@ -19,6 +19,7 @@ from ..model import Outcome
 from ..store.base import JobRecord, Record
 from . import autograph, jobs
 from .extractors import Extractors
+from .heartbeat import heartbeat
 
 _IDLE_SECONDS: Final = 1.0  # between looks at the queue: another process may have filled it
 _PAUSE_SECONDS: Final = 30.0  # after the embedder could not be asked
@@ -94,7 +95,7 @@ class Worker:
         the work given back, when the embedder cannot be asked."""
         job, fact = self._claim()
         if job is not None:
-            with self._heartbeat():
+            with heartbeat("velesdb-memory-heartbeat", JOB_LEASE_SECONDS / 3, self._beat):
                 try:
                     outcome = jobs.perform(self._core, self._extractors, job, self.name)
                 except EmbedderUnavailable:
@@ -102,7 +103,7 @@ class Worker:
                     raise
             what = f"passage {job.request_id[:12]}"
         elif fact is not None:
-            with self._heartbeat():
+            with heartbeat("velesdb-memory-heartbeat", JOB_LEASE_SECONDS / 3, self._beat):
                 outcome = autograph.perform(self._core, self._extractors, fact, self.name)
             what = f"fact {fact.id}"
         else:
@@ -133,22 +134,9 @@ class Worker:
                 return job, None
             return None, tx.claim_enrichment(self.name, JOB_LEASE_SECONDS)
 
-    @contextlib.contextmanager
-    def _heartbeat(self) -> Generator[None]:
-        ended = threading.Event()
-
-        def beat() -> None:
-            while not ended.wait(JOB_LEASE_SECONDS / 3):
-                with contextlib.suppress(StorageError), self._core.store.transaction(self._core.clock.now()) as tx:
-                    tx.renew(self.name, JOB_LEASE_SECONDS)
-
-        thread = threading.Thread(target=beat, name="velesdb-memory-heartbeat", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join()
+    def _beat(self) -> None:
+        with contextlib.suppress(StorageError), self._core.store.transaction(self._core.clock.now()) as tx:
+            tx.renew(self.name, JOB_LEASE_SECONDS)
 
     def _release_the_dead(self) -> None:
         """Free what workers of this machine held that are no longer running, without waiting for their leases."""
