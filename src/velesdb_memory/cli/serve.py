@@ -51,20 +51,24 @@ def run(settings: Settings) -> int:
     """Serve over HTTP if that is set, else one client on standard input and output; the exit code."""
     from ..config import make_estimator
     from ..context.ingest import Roots
-    from ..embed.select import ignored_settings
 
     # what cannot work is refused before anything is served
     check_extractor(settings)
     make_estimator(settings)
-    make_embedder(settings)
+    if settings.embedder != "hash":
+        # that one has nothing to get wrong, and loading it here would keep the client waiting
+        make_embedder(settings)
     roots = Roots.from_setting(os.pathsep.join(settings.ingest_roots))
     if not settings.quiet:
         if not settings.http:
             print(f"velesdb-memory: serving {settings.path} on stdio", file=sys.stderr)
         if settings.embedder == "hash":
             print("velesdb-memory: the hash embedder matches words and their forms, not meanings", file=sys.stderr)
-        for notice in ignored_settings(embedder_settings(settings)):
-            print(f"velesdb-memory: {notice}", file=sys.stderr)
+        else:
+            from ..embed.select import ignored_settings
+
+            for notice in ignored_settings(embedder_settings(settings)):
+                print(f"velesdb-memory: {notice}", file=sys.stderr)
         if settings.autograph and settings.extractor in ("ollama", "openai"):
             # a slow or absent model must not keep the client waiting
             threading.Thread(target=_probe, args=(settings,), daemon=True).start()

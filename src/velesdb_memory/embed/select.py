@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from ..backends import OLLAMA_URL, Variables, require_token, shown_url
 from ..errors import InvalidArgument
+from ..settings import EMBEDDERS
 from ..text import trim
 from .base import Embedder
-
-EMBEDDER_NAMES: Final = ("hash", "local", "ollama", "openai")
 
 
 class EmbedderSettings(msgspec.Struct, frozen=True):
@@ -80,7 +79,7 @@ def select_embedder(settings: EmbedderSettings, role: str = "EMBEDDER") -> Embed
         return OpenAiEmbedder(settings.model or "", settings.url or "", settings.token, **options)
     raise InvalidArgument(
         f"unknown embedder {settings.backend[:64]!r}: VELESDB_MEMORY_{role} must be exactly one of "
-        f"{', '.join(EMBEDDER_NAMES)}",
+        f"{', '.join(EMBEDDERS)}",
         field="embedder",
     )
 
