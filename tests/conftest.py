@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from support.model_server import ModelServer
 from velesdb_memory import MemoryService
 from velesdb_memory.embed.base import Embedder
 from velesdb_memory.testing import FixedClock, FixedEmbedder
@@ -17,6 +18,20 @@ settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
 Opener = Callable[..., MemoryService]
+
+
+@pytest.fixture(scope="module")
+def shared_model() -> Iterator[ModelServer]:
+    """A model server for a whole file."""
+    with ModelServer() as running:
+        yield running
+
+
+@pytest.fixture
+def model(shared_model: ModelServer) -> ModelServer:
+    """The same, well-behaved and with nothing seen."""
+    shared_model.script({})
+    return shared_model
 
 
 @pytest.fixture

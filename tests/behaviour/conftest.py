@@ -57,18 +57,10 @@ def friday(memory: MemoryService) -> MemoryService:
     return memory
 
 
-@pytest.fixture(scope="module")
-def shared_server() -> Iterator[ModelServer]:
-    """A model server for a whole file."""
-    with ModelServer() as server:
-        yield server
-
-
 @pytest.fixture
-def server(shared_server: ModelServer) -> ModelServer:
-    """The same, well-behaved and with nothing seen."""
-    shared_server.script({})
-    return shared_server
+def server(model: ModelServer) -> ModelServer:
+    """The model server, by the name that tests of embedders and extractors know it by."""
+    return model
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -38,16 +38,10 @@ FOUND = Extraction(
 )
 
 
-@pytest.fixture(scope="module")
-def shared_server() -> Iterator[ModelServer]:
-    with ModelServer() as server:
-        yield server
-
-
 @pytest.fixture
-def server(shared_server: ModelServer) -> ModelServer:
-    shared_server.script({"text": REPLY})
-    return shared_server
+def server(model: ModelServer) -> ModelServer:
+    model.script({"text": REPLY})
+    return model
 
 
 @pytest.fixture(autouse=True)

@@ -222,11 +222,11 @@ JSON = st.recursive(
 
 @settings(max_examples=50, deadline=None)
 @given(value=JSON)
-def test_c38_whatever_an_answer_holds_it_is_a_vector_or_an_error(shared_server: ModelServer, value: Any) -> None:
-    shared_server.script({"body": json.dumps({"embeddings": [value], "data": [{"embedding": value}]})})
+def test_c38_whatever_an_answer_holds_it_is_a_vector_or_an_error(shared_model: ModelServer, value: Any) -> None:
+    shared_model.script({"body": json.dumps({"embeddings": [value], "data": [{"embedding": value}]})})
     for build in (ollama, openai):
         try:
-            [vector] = build(shared_server.url).embed([FACT])
+            [vector] = build(shared_model.url).embed([FACT])
         except EmbedError:
             continue
         assert isinstance(value, list) and len(value) == len(vector)

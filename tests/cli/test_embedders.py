@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,18 +11,6 @@ from support.model_server import ModelServer
 from velesdb_memory import MemoryService, OllamaEmbedder
 
 FACT = "Nora moved to Oslo"
-
-
-@pytest.fixture(scope="module")
-def shared_model() -> Iterator[ModelServer]:
-    with ModelServer() as running:
-        yield running
-
-
-@pytest.fixture
-def model(shared_model: ModelServer) -> ModelServer:
-    shared_model.script({})
-    return shared_model
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,18 +10,6 @@ from cli.command import errors, run
 from support.migrations import assert_nothing_is_left, fill, rows
 from support.model_server import ModelServer
 from velesdb_memory import MemoryService
-
-
-@pytest.fixture(scope="module")
-def shared_model() -> Iterator[ModelServer]:
-    with ModelServer() as running:
-        yield running
-
-
-@pytest.fixture
-def model(shared_model: ModelServer) -> ModelServer:
-    shared_model.script({})
-    return shared_model
 
 
 @pytest.fixture

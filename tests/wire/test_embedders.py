@@ -4,7 +4,7 @@ model is down (D26, D30, C40)."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +15,6 @@ from velesdb_memory import LocalEmbedder, MemoryService, OllamaEmbedder
 from wire.client import INTERNAL_ERROR, SERVER, Server, ToolError
 
 FACT = "Nora moved to Oslo"
-
-
-@pytest.fixture(scope="module")
-def shared_model() -> Iterator[ModelServer]:
-    with ModelServer() as running:
-        yield running
-
-
-@pytest.fixture
-def model(shared_model: ModelServer) -> ModelServer:
-    shared_model.script({})
-    return shared_model
 
 
 def served(store: Path, model: ModelServer, command: Sequence[str] = SERVER, **extra: str) -> Server:

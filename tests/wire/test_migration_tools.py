@@ -31,12 +31,6 @@ FACTS = ["Nora moved to Oslo", "the ledger runs in Bergen", "crates leave at noo
 TOKEN = "token-that-nobody-may-see"
 
 
-@pytest.fixture(scope="module")
-def model() -> Iterator[ModelServer]:
-    with ModelServer() as running:
-        yield running
-
-
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     return tmp_path / "store"
@@ -45,7 +39,6 @@ def store(tmp_path: Path) -> Path:
 @pytest.fixture
 def server(store: Path, model: ModelServer) -> Iterator[Server]:
     """Configured for hash, with an openai model to migrate to."""
-    model.script({})
     with Server(
         store,
         VELESDB_MEMORY_MIGRATION_URL=model.url,
